@@ -1,8 +1,10 @@
 """Brings records back from a quarantine, each exactly once: by transactions of records and positions.
 
 The position is that of a consumer group, GROUP and the topic; the producer's transactional id is called the
-same. So whoever begins a second time, after a death at any moment or beside another one, ends what that one
-left open, goes on where its last transaction ended, and keeps it from writing any more.
+same, with the quarantine's partition behind it. So whoever begins with a partition a second time, after a
+death at any moment or beside another one, ends what that one left open, goes on where its last transaction
+ended, and keeps it from writing any more: this command, and a task of Spark
+(iceberg/spark/replay_writer.py).
 """
 
 from __future__ import annotations
@@ -122,13 +124,6 @@ async def replay(
 ) -> Replayed:
     """Bring back what was in the quarantine when `bounds` were asked for. Raises Failure."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what matters comes as an error
-    producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
-        **command_config().aiokafka(),
-        client_id=CLIENT_ID,
-        transactional_id=GROUP + given.topic,
-        transaction_timeout_ms=TRANSACTION_MS,
-    )
     consumer: AIOKafkaConsumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         **command_config().aiokafka(),
@@ -139,85 +134,80 @@ async def replay(
         isolation_level="read_committed",
         max_poll_records=given.batch,
     )
+    replayed = Replayed()
     try:
-        await producer.start()  # first: it ends what another run of this left open
         await consumer.start()
-        return await _all(producer, consumer, given, await _begin(consumer, given.topic, bounds), advance)
+        for each in bounds:
+            if replayed.done < given.records_max and each.start < each.end:
+                await _one(bootstrap, consumer, given, each, replayed, advance)
+        return replayed
     except KafkaConnectionError as error:
         raise unreachable(f"no agent is reached at {bootstrap}: {error}") from None
     except KafkaError as error:
         raise refused(f"{type(error).__name__}: {error}; what was committed before stays") from None
     finally:
         await consumer.stop()
-        await producer.stop()
 
 
-async def _begin(
-    consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds]
-) -> dict[TopicPartition, int]:
-    """Stand where the last transaction ended; where each partition is to be read to."""
-    ends = {TopicPartition(name_of(topic), each.partition): each.end for each in bounds}
-    starts = {TopicPartition(name_of(topic), each.partition): each.start for each in bounds}
-    consumer.assign(list(ends))
-    for where, start in starts.items():
-        committed = await consumer.committed(where)
-        begin = max(start, committed or 0)
-        consumer.seek(where, begin)
-        if begin >= ends[where]:
-            del ends[where]
-    return ends
-
-
-async def _all(
-    producer: AIOKafkaProducer,
+async def _one(
+    bootstrap: str,
     consumer: AIOKafkaConsumer,
     given: Replaying,
-    ends: dict[TopicPartition, int],
+    bounds: Bounds,
+    replayed: Replayed,
     advance: Callable[[int], None],
-) -> Replayed:
-    replayed = Replayed()
-    while ends and replayed.done < given.records_max:
-        consumer.pause(*(where for where in consumer.assignment() if where not in ends))
-        polled: Mapping[TopicPartition, list[ConsumerRecord[Any, Any]]] = await consumer.getmany(
-            timeout_ms=POLL_MS, max_records=min(given.batch, given.records_max - replayed.done)
-        )
-        taken = {
-            where: [each for each in records if each.offset < ends.get(where, 0)]
-            for where, records in polled.items()
-        }
-        if any(taken.values()):
-            before = replayed.done
-            await _together(producer, given, taken, replayed)
-            advance(replayed.done - before)
-        for where in list(ends):  # a transaction's marker takes an offset and is no record
-            if await consumer.position(where) >= ends[where]:
-                del ends[where]
-    return replayed
+) -> None:
+    """A partition of the quarantine, from where the last transaction ended."""
+    where = TopicPartition(name_of(given.topic), bounds.partition)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        **command_config().aiokafka(),
+        client_id=CLIENT_ID,
+        transactional_id=f"{GROUP}{given.topic}.{bounds.partition}",
+        transaction_timeout_ms=TRANSACTION_MS,
+    )
+    try:
+        await producer.start()  # first: it ends what another run of this left open, and keeps it from more
+        consumer.assign([where])
+        at = max(bounds.start, await consumer.committed(where) or 0)
+        consumer.seek(where, at)
+        while at < bounds.end and replayed.done < given.records_max:
+            polled: Mapping[TopicPartition, list[ConsumerRecord[Any, Any]]] = await consumer.getmany(
+                where, timeout_ms=POLL_MS, max_records=min(given.batch, given.records_max - replayed.done)
+            )
+            taken = [each for each in polled.get(where, ()) if each.offset < bounds.end]
+            if taken:
+                before = replayed.done
+                await _together(producer, given, where, taken, replayed)
+                advance(replayed.done - before)
+            at = await consumer.position(where)  # a transaction's marker takes an offset and is no record
+    finally:
+        await producer.stop()
 
 
 async def _together(
     producer: AIOKafkaProducer,
     given: Replaying,
-    taken: Mapping[TopicPartition, Sequence[ConsumerRecord[Any, Any]]],
+    where: TopicPartition,
+    records: Sequence[ConsumerRecord[Any, Any]],
     replayed: Replayed,
 ) -> None:
-    """One transaction: these records, and the positions behind them."""
+    """One transaction: these records, and the position behind them."""
     written = left_out = 0
     async with producer.transaction():
         under_way = []
-        for where, records in taken.items():
-            for each in records:
-                place = f"{where.topic}/{where.partition}/{each.offset}"
-                kept = _kept(each.value, place)
-                made = repaired(given.repair, kept, place)
-                if made is None:
-                    left_out += 1
-                    continue
-                written += 1
-                under_way.append(await producer.send(given.topic, **_record(given, kept, made, place)))
+        for each in records:
+            place = f"{where.topic}/{where.partition}/{each.offset}"
+            kept = _kept(each.value, place)
+            made = repaired(given.repair, kept, place)
+            if made is None:
+                left_out += 1
+                continue
+            written += 1
+            under_way.append(await producer.send(given.topic, **_record(given, kept, made, place)))
         await asyncio.gather(*under_way)
-        ends = {where: records[-1].offset + 1 for where, records in taken.items() if records}
-        await producer.send_offsets_to_transaction(ends, GROUP + given.topic)
+        end = {where: records[-1].offset + 1}
+        await producer.send_offsets_to_transaction(end, GROUP + given.topic)
     replayed.written += written
     replayed.left_out += left_out
 

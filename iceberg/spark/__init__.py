@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from iceberg.spark.maintenance import Outcome, Upkeep, maintain
     from iceberg.spark.reading import Increment, read_since, stream
+    from iceberg.spark.replay import Replayed, replay_quarantine, values_by
     from iceberg.spark.sinks import merge_into, newest
     from iceberg.spark.watermark import (
         JobError,
@@ -56,6 +57,7 @@ _HOMES = {
     "decoding": ("decoder",),
     "flat": ("value_type",),
     "maintenance": ("maintain", "Upkeep", "Outcome"),
+    "replay": ("replay_quarantine", "values_by", "Replayed"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -76,4 +78,5 @@ __all__ = [
     "MissingColumns", "TargetMoved",
     "rebuild", "repair", "Span", "Repaired", "decoder", "value_type",
     "maintain", "Upkeep", "Outcome",
+    "replay_quarantine", "values_by", "Replayed",
 ]  # fmt: skip

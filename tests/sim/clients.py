@@ -125,6 +125,8 @@ class Surroundings:
     """A command to the log, by any agent, as over HTTP. Raises OSError where there is none."""
     ask: Callable[[int, str, str, object], Awaitable[tuple[int, Any]]] = nobody_answers
     """A request over HTTP (registrar.py)."""
+    crash: Callable[[], None] = lambda: None
+    """The client that asks for it dies."""
     revision: Callable[[], int] = int
     """Of the log, which nobody can ask."""
     sent: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)

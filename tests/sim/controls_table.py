@@ -11,6 +11,7 @@ from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_deletion import DELETION
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
+from tests.sim.controls_of_quarantine import QUARANTINE
 from tests.sim.controls_of_subjects import SUBJECTS
 from tests.sim.controls_of_tables import TABLES
 from tests.sim.plan import plan_of
@@ -18,7 +19,7 @@ from tests.sim.world import World
 
 SEEDS_MAX = 200
 SECONDS = 20.0
-EVERY = (*PRODUCERS, *CONTROLS, *BINDINGS, *SUBJECTS, *TABLES, *DAMAGE, *DELETION, *HEALTH)
+EVERY = (*PRODUCERS, *CONTROLS, *BINDINGS, *SUBJECTS, *QUARANTINE, *TABLES, *DAMAGE, *DELETION, *HEALTH)
 
 
 class Caught(NamedTuple):

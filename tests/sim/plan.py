@@ -14,7 +14,7 @@ from tests.sim.node import Ways
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
-RESTORED_OF, HURT_OF, BOUND_OF, REGISTRAR_OF = 0.15, 0.15, 0.1, 0.1
+RESTORED_OF, HURT_OF, BOUND_OF, REGISTRAR_OF, GATED_OF = 0.15, 0.15, 0.1, 0.1, 0.1
 UPSERT_OF = 0.25
 """Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
@@ -99,6 +99,8 @@ class Plan:
     """Whether schemas are registered and deleted while a topic follows their subjects."""
     flat: bool = False
     """Whether that topic's table is flat. No seed draws it: what other topics live through would change."""
+    gated: bool = False
+    """Whether bad records of a topic are set aside, and brought back."""
     hurt: bool = False
     """Whether records of a topic are damaged for good, and passed over."""
     merges_files: bool = False
@@ -191,15 +193,18 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
 
 
 def _maybe_more(plan: Plan) -> Plan:
-    """Tables are compacted; at times with bindings, a registry, newest rows, or damage: to pass it over is of
-    the newest level, as newest rows and the registry are, and no backup brings it back.
+    """Tables are compacted; at times with bindings, a registry, newest rows, a quarantine, or damage: to pass
+    it over is of the newest level, as the three before it are, and no backup brings it back.
     """
     hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
     bound = Random(plan.seed ^ 0xB18D).random() < BOUND_OF
     upsert = plan.keepers and Random(plan.seed ^ 0x0B5E).random() < UPSERT_OF
     registrar = Random(plan.seed ^ 0x5C4E).random() < REGISTRAR_OF
-    hurt, upsert, registrar = (each and plan.level == FEATURE_LEVEL_MAX for each in (hurt, upsert, registrar))
-    return replace(plan, hurt=hurt, binder=bound, registrar=registrar, merges_files=True, upsert=upsert)
+    newest = plan.level == FEATURE_LEVEL_MAX
+    gated = newest and not plan.restored and Random(plan.seed ^ 0x6A7E).random() < GATED_OF
+    hurt, upsert, registrar = (each and newest for each in (hurt, upsert, registrar))
+    plan = replace(plan, hurt=hurt, binder=bound, registrar=registrar, merges_files=True, upsert=upsert)
+    return replace(plan, gated=gated)
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:

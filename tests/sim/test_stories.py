@@ -53,6 +53,8 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("versions_are_hidden_while_records_name_them", "looked-up-at-home", "registry-stale"),
         ("versions_are_hidden_while_records_name_them", "hidden-unnoticed", "frame-of-no-version"),
         ("versions_are_hidden_while_records_name_them", "decoded-by-newest", "columns-wrong"),
+        ("bad_records_are_set_aside_while_agents_die", "aside-of-no-transaction", "aside-aborted"),
+        ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
     ],
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:

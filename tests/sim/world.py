@@ -7,7 +7,8 @@ import hashlib
 import traceback
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from string import digits
 from typing import Any, Protocol
@@ -41,6 +42,7 @@ from tests.sim.faults import FAULTS, Fault, fault_of
 from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
 from tests.sim.follower import Follower
+from tests.sim.gate import Gate, Gatekeeper, Replayer, settled
 from tests.sim.keepers import (
     KEPT,
     KEPT_PARTITIONS,
@@ -132,7 +134,7 @@ class World:
         self.ledger, self.witness = Ledger(), Witness(registry=plan.registrar)
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
-        self.sickbed, self.hurt = Sickbed(self), Hurt(self.objects, self.agents)
+        self.sickbed, self.hurt, self.gate = Sickbed(self), Hurt(self.objects, self.agents), Gate()
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -148,6 +150,7 @@ class World:
                 virtual_time(self.loop, self.plan.seed),
                 self.witness.watches(),
                 self.seen.watches(),
+                self.gate.watches() if self.plan.gated else nullcontext(),
                 without_collector(),
                 without_list_of_tasks(),
                 quick_waits(),
@@ -219,6 +222,7 @@ class World:
             self.plan.seeks_back,
             propose=asks_any(self.loop, self.agents),
             ask=asks_http(self.loop, self.agents),
+            crash=self._crash_own,
             revision=lambda: self.server.revision,
             sent=self.witness.sent,
         )
@@ -228,7 +232,8 @@ class World:
         app = self.agents[0].app
         assert app is not None, "healed before it is judged"
         assert self.around is not None, "the world ran"
-        findings = await all_ended(app) or await read_all(self.around)
+        findings = await settled(self.around, self.gate) if self.plan.gated else []
+        findings += await all_ended(app) or await read_all(self.around)
         if findings:
             return findings
         read = committed(self.recorder)
@@ -272,7 +277,7 @@ class World:
         cast += [
             each for each in ("solo", "operator", "mortal", "binder", "registrar") if getattr(plan, each)
         ]
-        cast += ["follower"] * plan.registrar
+        cast += ["follower"] * plan.registrar + ["gatekeeper", "replayer"] * plan.gated
         cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
         cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
@@ -355,6 +360,8 @@ class World:
                 return Registrar(around, self.witness.subjects, plan.agents)
             case _, "follower":
                 return Follower(around, self.witness.subjects)
+            case _, "gatekeeper" | "replayer":
+                return Gatekeeper(around, self.gate) if client == "gatekeeper" else Replayer(around)
             case _, "operator" | "mortal":
                 return Operator(around) if client == "operator" else Mortal(around, self.witness.mortal)
             case "t", _:
@@ -379,6 +386,12 @@ class World:
         self._leave_pending(client)
         client.crash()
         self._begin_client(client.name)
+
+    def _crash_own(self) -> None:
+        """Tear the client down that runs."""
+        own = NODE.get().partition("/")[0]
+        node = next(each for each in self.clients if each.name == own)
+        self.loop.call_soon(self.crash_client, node, context=Context())  # which is nobody's
 
     def _leave_pending(self, client: Node) -> None:
         """Note what a client that dies has under way, with the outcome that this means."""

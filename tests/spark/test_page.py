@@ -104,6 +104,7 @@ def terminal(tmp_path: Path, floe: Embedded, cluster: Cluster, connect: Connect)
     venv = f"{Path(sys.executable).parent}:{kept['PATH']}"
     instead = {
         "http://127.0.0.1:8080": floe.http[0],
+        "127.0.0.1:9092": floe.bootstrap,
         "spark://127.0.0.1:7077": cluster.url,
         "sc://127.0.0.1:15002": connect.url,
         ". .venv/bin/activate": "true",

@@ -91,6 +91,8 @@ class Walk:
             return None
         if header.transactional:
             self._open.setdefault(producer, []).append(header.base_offset)
+        if header.transactional and sequence < 0:  # of a quarantine: it goes with another batch
+            return None
         if header.base_offset < self.compacted_to:
             self._forget(producer)
             return None

@@ -174,10 +174,10 @@ class Reader(threading.Thread):
         assert not self.is_alive(), f"{self.name} is stuck"
 
 
-def consumer(bootstrap: str) -> Consumer:
+def consumer(bootstrap: str, **more: object) -> Consumer:
     """A consumer for assigned partitions; its group is a name only."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "torture", "enable.auto.commit": False}
-    return Consumer({**BASE, **settings, "auto.offset.reset": "error", "fetch.wait.max.ms": 100})
+    return Consumer({**BASE, **settings, "auto.offset.reset": "error", "fetch.wait.max.ms": 100, **more})
 
 
 def _seen(reader: str, message: Message) -> Seen:
@@ -198,7 +198,7 @@ def _end(client: Consumer, topic: str, partition: int) -> int:
 
 def read_all(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[Place, list[tuple[int, bytes]]]:
     """Every partition from its start to the high watermark of now, by a fresh client."""
-    client = consumer(bootstrap)
+    client = consumer(bootstrap, **{"enable.partition.eof": True})
     ends = {partition: _end(client, topic, partition) for partition in partitions}
     found: dict[Place, list[tuple[int, bytes]]] = {(topic, partition): [] for partition in partitions}
     client.assign([TopicPartition(topic, partition, 0) for partition in partitions])
@@ -207,9 +207,13 @@ def read_all(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[Plac
     while waiting:
         assert time.monotonic() < deadline, f"the final read is stuck before the ends of {sorted(waiting)}"
         for message in client.consume(2_000, POLL_SECONDS):
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 found[topic, message.partition()].append((message.offset(), message.value()))
-                if message.offset() + 1 >= ends[message.partition()]:
-                    waiting.discard(message.partition())
+            elif error.code() != KafkaError._PARTITION_EOF:
+                continue
+            # Behind the last record there may be offsets without one: markers, and what was set aside.
+            if message.offset() + (error is None) >= ends[message.partition()]:
+                waiting.discard(message.partition())
     client.close()
     return found

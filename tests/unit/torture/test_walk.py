@@ -79,6 +79,14 @@ def test_what_does_not_tile_is_found(story: Story, start: int) -> None:
     assert walked(story, 3 + 3 * (start > 0), start=start) is not None
 
 
+def test_batches_of_a_quarantine_have_their_transaction_and_no_sequence() -> None:
+    aside = [part(0, 7, -1), part(1, 7, -1)]
+    assert walked([*aside, marker(2, 7)], 3) is None
+    assert walked([*aside, ABORT, marker(2, 7)], 3, aborted=(Aborted(7, 0, 2),)) is None
+    assert "aborted and not listed" in str(walked([*aside, ABORT, marker(2, 7)], 3))
+    assert "sequence" in str(walked([data(0, 1, 7, 0), data(1, 1, 7, -1)], 2)), "of no transaction"
+
+
 def test_aborted_records_may_be_gone_where_merging_was() -> None:
     story: Story = [data(0), ABORT, marker(3, 7), data(4)]
     assert walked(story, 5, merged_end=4) is None
