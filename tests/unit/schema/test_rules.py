@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
@@ -11,7 +12,17 @@ from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
 from schema import followed, framing
 from schema.registry import protobuf
-from schema.rules.evaluation import REASON_CHARS_MAX, Evaluator, RulesError, Violation, messages, told
+from schema.rules.evaluation import (
+    REASON_CHARS_MAX,
+    TOGETHER_BYTES_MAX,
+    TOGETHER_MAX,
+    Evaluator,
+    RulesError,
+    Violation,
+    messages,
+    told,
+    varint,
+)
 from schema.rules.ruled import NO_RULES, RUNS_MAX, Ruled, Run, TooMixed
 from schema.rules.trial import PROBLEMS_MAX, problems
 from schema.validator import Validator
@@ -65,6 +76,41 @@ def test_paths_lead_through_messages_lists_and_maps() -> None:
     ]
     assert broken(kind, inner=kind.message_class(other="x")) == [("choice", "required")]
     assert broken(kind, items=[good], other="x") == []
+
+
+def test_many_together_are_told_as_each_alone() -> None:
+    """Whichever of them are bad, however large they are, also where a rule fails on one of them."""
+    kind = samples.ruled(
+        """message Item { double price = 1 [(buf.validate.field).double.gt = 0]; }
+        message M {
+          option (buf.validate.message).cel = { id: "share", message: "m", expression: "12 / this.parts > 2" };
+          repeated Item items = 1; int32 parts = 2; bytes more = 3;
+        }"""
+    )
+    made = kind.message_class
+    item = made().items.add().__class__
+    bad = made(items=[item(price=1), item(price=-1)], parts=1), made(parts=6), made(items=[item()], parts=9)
+    good, fails = made(parts=1), made(parts=0)
+    random = Random(7)
+    for count in (0, 1, TOGETHER_MAX, TOGETHER_MAX + 1, 3 * TOGETHER_MAX):
+        for kinds in ([good], [good, *bad], [good] * 50 + [*bad, fails]):
+            chosen = [made.FromString(random.choice(kinds).SerializeToString()) for _ in range(count)]
+            for large in random.sample(chosen, min(3, count)):
+                large.more = bytes(TOGETHER_BYTES_MAX // 2)
+            payloads = [each.SerializeToString() for each in chosen]
+            one = Evaluator(kind.descriptor_set, kind.name)
+            alone = [(at, list(told)) for at, each in enumerate(payloads) if (told := one.violations(each))]
+            assert sorted((at, list(told)) for at, told in one.broken(payloads)) == alone
+
+
+def test_messages_as_deep_as_may_be_are_evaluated_though_together_they_are_too_deep() -> None:
+    kind = samples.ruled("message M { M m = 1; int32 a = 2 [(buf.validate.field).int32.gt = 0]; }")
+    deep = b"\x10\x01"
+    for _ in range(98):
+        deep = b"\x10\x01\x0a" + varint(len(deep)) + deep
+    bad = deep[:-1] + b"\x00"
+    found = list(Evaluator(kind.descriptor_set, kind.name).broken([deep, bad, deep]))
+    assert [at for at, _ in found] == [1]
 
 
 def test_editions_and_proto2_keep_presence() -> None:

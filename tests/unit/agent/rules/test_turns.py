@@ -56,3 +56,19 @@ async def test_who_leaves_gives_back_what_it_just_got() -> None:
     await asyncio.gather(leaving, return_exceptions=True)
     await asyncio.sleep(0)
     assert await staying == 1
+
+
+async def test_how_many_have_nothing_else_to_do() -> None:
+    """A large batch is shared by these, and none is kept from anybody who waits."""
+    turns = Turns([1, 2, 3])
+    assert turns.idle("a") == 2
+    held = await taken(turns, "a")
+    assert (turns.idle("a"), turns.idle("b")) == (1, 2)
+    more = [await taken(turns, "a") for _ in range(2)]
+    assert (turns.idle("a"), turns.idle("b")) == (0, 0), "one waits"
+    turns.give("a", held.result())
+    await asyncio.gather(*more)
+    assert turns.idle("a") == 0
+    for each in more:
+        turns.give("a", each.result())
+    assert turns.idle("a") == 2
