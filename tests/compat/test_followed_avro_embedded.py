@@ -9,14 +9,14 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, topic_record_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from agent.cli.audit import schemas
 from tests.compat.conftest import Embedded
-from tests.compat.test_followed_embedded import agent, registry, rows, send, topic
+from tests.compat.test_followed_embedded import STRATEGY, agent, registry, rows, send, topic
 from tests.unit.agent.cli.conftest import inside
 
 __all__ = ["agent", "registry"]
@@ -70,6 +70,32 @@ def test_a_team_with_confluent_s_avro_serializer(agent: Embedded, registry: Sche
         None,
     ]
     assert schemas(agent.http, name).registered == {}, "the audit compares their bytes"
+
+
+def test_several_types_with_confluent_s_serializers(agent: Embedded, registry: SchemaRegistryClient) -> None:
+    """Of AVRO and JSON in one topic: each of its own subject; defaults are filled in."""
+    name = topic(agent, **{STRATEGY: "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"})
+    context = SerializationContext(name, MessageField.VALUE)
+    by_name = {"subject.name.strategy": topic_record_subject_name_strategy}
+    first = {**ONE, "fields": ONE["fields"][:1]}
+    later = {**ONE, "fields": [*first["fields"], {"name": "unit", "type": "string", "default": "kg"}]}
+    order = AvroSerializer(registry, json.dumps(first), conf=by_name)({"id": 1}, context)
+    sale = JSONSerializer(json.dumps(SALE), registry, conf=by_name)({"id": 2}, context)
+    assert order is not None
+    assert sale is not None
+    registry.register_schema(f"{name}-shop.Order", Schema(json.dumps(later), "AVRO"))
+    elsewhere = registry.register_schema(
+        "elsewhere", Schema('{"type": "record", "name": "X", "fields": []}', "AVRO")
+    )
+    told = send(agent, name, order, sale, b"\0" + elsewhere.to_bytes(4, "big"))
+    assert [each is None or each.name() for each in told] == [True, True, "INVALID_RECORD"]
+    shown = [
+        {key: held for key, held in row.items() if key in ("Order", "Sale")} for row in rows(agent, name)
+    ]
+    assert shown == [
+        {"Order": {"id": 1, "unit": "kg"}, "Sale": None},
+        {"Order": None, "Sale": {"id": 2, "note": None}},
+    ]
 
 
 def test_a_team_with_confluent_s_json_serializer(agent: Embedded, registry: SchemaRegistryClient) -> None:

@@ -171,6 +171,30 @@ async def test_a_type_keeps_the_place_that_it_has(rig: Rig, registry: Registry) 
     assert await values(rig) == [order_, order_, {"Click": {"url": "/", "id": 3}}, refund, order_, refund]
 
 
+async def test_a_struct_stays_when_the_topic_is_bound_otherwise(rig: Rig, registry: Registry) -> None:
+    """To a subject whose first message it is, and to that message itself."""
+    await rig.create_topic(**BY_RECORD)
+    one = await registry.register(ONE, "shop.Order")
+    assert await registry.register(ONE) == one
+    framed = registry.framed(one, id=1, old="a")
+    await rig.produce([framed])
+    await rig.drain(rig.committer())
+    changes = [
+        AlterTopicConfigs.Change(name=name.replace("__", "."), operation="DELETE") for name in BY_RECORD
+    ]
+    assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic="t", changes=changes)), Done)
+    bind = BindSchema(topic="t", subject="t-value")
+    assert isinstance(await rig.replica.propose(bind), Done)
+    await rig.produce([framed])
+    await rig.drain(rig.committer())
+    own = b'syntax = "proto3"; package shop; message Order { uint64 id = 1; string old = 2; }'
+    await rig.bind(own, "shop.Order")
+    await rig.produce([framed[6:]])
+    await rig.drain(rig.committer())
+    assert [set(each or ()) for each in await values(rig)] == [{"Order"}] * 3
+    assert list(await ids(rig)) == ["Order"]
+
+
 async def test_types_beside_each_other_take_no_names(rig: Rig, registry: Registry) -> None:
     """Of those that have no struct the names stay, whichever newest version comes first or last."""
     await rig.create_topic(partitions=1)
