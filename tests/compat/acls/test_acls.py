@@ -24,6 +24,10 @@ DEVIATIONS: dict[tuple[str, str], tuple[str, str]] = {
     (BAD, "pattern match"): (BROKEN, "INVALID_REQUEST: Invalid patternType MATCH"),
     (BAD, "operation any"): (BROKEN, "INVALID_REQUEST: Invalid operation ANY"),
     (BAD, "permission any"): (BROKEN, "INVALID_REQUEST: Invalid permissionType ANY"),
+    # Kafka never answers a request of this version that names no transaction.
+    ("25 AddPartitionsToTxn", "allowed 1"): ("closed", "none"),
+    # Kafka cannot refuse who asks for all users, and ends the connection.
+    ("48 DescribeUserScramCredentials", "allowed 0"): ("closed", "CLUSTER_AUTHORIZATION_FAILED"),
 }
 """By question and field: what Kafka answers and what Floe answers, each with its reason."""
 
