@@ -16,10 +16,10 @@ from contextlib import ExitStack, contextmanager
 
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent
-from deploy.services.kafka import TOOLS, java_command, tool
+from deploy.services.kafka import TOOLS, java_command
 from tests.bench.agents import on_services
 from tests.bench.figure import Figure
-from tests.bench.load import Wire, batch_of, check, create_topic, produce_frame
+from tests.bench.load import Wire, batch_of, check, create_topic, produce_frame, set_quota
 from tests.bench.scrape import metric
 
 QUOTA = 1_000_000  # bytes per second
@@ -78,11 +78,8 @@ def java(agent: FloeAgent, topic: str) -> list[str]:
 
 
 def limit(agent: FloeAgent, quota: str, value: int | None) -> None:
-    """Set or remove a quota of the client id `greedy`, with Kafka's tool."""
-    change = ("--delete-config", quota) if value is None else ("--add-config", f"{quota}={value}")
-    of = ("--entity-type", "clients", "--entity-name", "greedy")
-    done = tool("configs", "--bootstrap-server", agent.bootstrap, "--alter", *of, *change)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Set or remove a quota of the client id `greedy`."""
+    asyncio.run(set_quota(agent.bootstrap, "greedy", quota, value))
 
 
 def off_percent(agent: FloeAgent, command: list[str], name: str) -> float:

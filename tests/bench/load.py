@@ -14,6 +14,7 @@ from typing import Any
 
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.net.wire.generated import alter_client_quotas as acq
 from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import fetch as f
 from agent.net.wire.generated import produce as p
@@ -127,6 +128,16 @@ async def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     answer = await wire.call("CreateTopics", request, CREATE_VERSION)
     assert answer.topics[0].error_code == 0, answer
     await wire.close()
+
+
+async def set_quota(bootstrap: str, client_id: str, quota: str, value: float | None) -> None:
+    """Set a quota of a client id, or remove it."""
+    op = acq.OpData(quota, value or 0.0, value is None)
+    entry = acq.EntryData([acq.EntityData("client-id", client_id)], [op])
+    wire = await Wire.open(bootstrap)
+    told = await wire.call("AlterClientQuotas", acq.AlterClientQuotasRequest([entry]), 1)
+    await wire.close()
+    assert told.entries[0].error_code == 0, told
 
 
 async def produce_all(bootstrap: str, frame: bytes, requests: int, window: int) -> None:

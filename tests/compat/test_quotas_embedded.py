@@ -1,4 +1,4 @@
-"""Quotas end to end: an agent as it is run, Kafka's tool that sets them, and clients that are slowed down."""
+"""Quotas end to end: an agent as it is run, and clients that are slowed down."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.net.wire.generated import alter_client_quotas as acq
 from deploy.services.kafka import tool
 from deploy.services.ports import free_port
+from tests.bench.load import set_quota
 from tests.compat.conftest import Embedded, start, stop
+from tests.compat.raw import call
 
 RATE = 20_000  # bytes per second, of which ten seconds may come at once
 VALUE = bytes(5_000)
@@ -48,19 +51,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory, few: tuple[str, int]) -> Ite
     assert stop(running) == 0
 
 
-def alter(agent: Embedded, *words: str) -> None:
-    """Kafka's own tool changes something."""
-    done = tool("configs", "--bootstrap-server", agent.bootstrap, "--alter", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def limit(agent: Embedded, client: str, quota: str, value: float = RATE) -> None:
     """Give a client id a quota."""
-    of = ("--entity-type", "clients", "--entity-name", client)
-    done = tool(
-        "configs", "--bootstrap-server", agent.bootstrap, "--alter", *of, "--add-config", f"{quota}={value}"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    asyncio.run(set_quota(agent.bootstrap, client, quota, value))
 
 
 def slowed_s(agent: Embedded, client: str, quota: str) -> float:
@@ -107,8 +100,8 @@ def test_librdkafka_is_told_and_loses_nothing(agent: Embedded) -> None:
 
 
 async def test_aiokafka_loses_nothing(agent: Embedded) -> None:
-    await asyncio.to_thread(limit, agent, "aio", "producer_byte_rate")
-    await asyncio.to_thread(limit, agent, "aio", "consumer_byte_rate")
+    for quota in ("producer_byte_rate", "consumer_byte_rate"):
+        await set_quota(agent.bootstrap, "aio", quota, RATE)
     settings: dict[str, Any] = {"bootstrap_servers": agent.bootstrap, "client_id": "aio"}
     async with asyncio.timeout(ENDS_S_MAX), AIOKafkaProducer(**settings) as producer:
         for number in range(COUNT):
@@ -158,25 +151,11 @@ def test_users_who_log_in_have_quotas_of_their_own(tmp_path_factory: pytest.Temp
         *("sasl.admin_user=alice", "sasl.admin_password=secret", "quotas.throttle_ms_max=100"),
     )
     try:
-        of = (
-            "--entity-type",
-            "users",
-            "--entity-name",
-            "alice",
-            "--entity-type",
-            "clients",
-            "--entity-default",
-        )
-        words = (
-            "--bootstrap-server",
-            agent.bootstrap,
-            "--alter",
-            *of,
-            "--add-config",
-            "producer_byte_rate=1",
-        )
-        done = tool("configs", *words)
-        assert done.returncode == 0, done.stdout + done.stderr
+        parts = [acq.EntityData("user", "alice"), acq.EntityData("client-id", None)]
+        entry = acq.EntryData(parts, [acq.OpData("producer_byte_rate", 1.0)])
+        request = acq.AlterClientQuotasRequest([entry])
+        told_of = asyncio.run(call(agent.bootstrap, "AlterClientQuotas", request, 1))
+        assert told_of.entries[0].error_code == 0
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         login |= {
             "sasl.username": "alice",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from typing import Any, Protocol, cast
 
 from agent.kafka.context import Context
@@ -75,7 +75,7 @@ class Handler(Protocol):
     VERSIONS: tuple[int, int]
     """The range advertised, both ends included."""
 
-    def handle(self, ctx: Context, request: Any, version: int) -> Awaitable[Any]:
+    def handle(self, ctx: Context, request: Any, version: int) -> Coroutine[Any, Any, Any]:
         """The response; None for no answer at all."""
         ...
 
