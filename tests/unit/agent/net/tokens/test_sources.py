@@ -112,7 +112,7 @@ async def test_who_waits_for_a_lookup_may_go_away_without_ending_it() -> None:
 async def test_what_answers_is_bounded_and_not_followed_elsewhere(tmp_path: Path) -> None:
     issuer = Issuer()
     with JwksServer(issuer) as server:
-        for content in (b"x" * 2_000, b"not json"):
+        for content in (issuer.jwks() + b" " * 2_000, b"not json"):
             server.issuer = type("Other", (), {"jwks": staticmethod(lambda content=content: content)})  # type: ignore[assignment]
             source = JwksUrl(config_of(server.url, jwks_bytes_max=1_024), Metrics())
             await source.look_again()
