@@ -12,7 +12,7 @@ from objectstore.compression import Compression
 from schema import framing
 from schema.compiler import compile_protos
 from schema.descriptors import load
-from tests.bench.bench_redaction import SOURCE, batches
+from tests.bench.bench_redaction import SOURCE, batches, of_protobuf
 from tests.bench.bench_schema import median_rate
 from tests.bench.figure import Figure
 
@@ -26,6 +26,7 @@ async def _told(_missing: set[int]) -> Mapping[int, bytes | str]:
 def figures() -> Iterable[Figure]:
     """Both directions, and batches that are as they are wanted already."""
     files = compile_protos({"row.proto": SOURCE})
+    values, _, _ = of_protobuf()
     state = State()
     state.schemas[OWN] = Schema(OWN, "t", 0, 1, files, "Row", 0, False)
     prefix = framing.prefix(REGISTERED, load(files, "Row").indexes)
@@ -34,8 +35,8 @@ def figures() -> Iterable[Figure]:
     put._targets = {OWN: prefix}
     take = frames.Bare(spans, state, unbound=False, count=_nothing)
     for codec in (Compression.NONE, Compression.LZ4):
-        bare = batches(codec)
-        plain = sum(map(len, batches(Compression.NONE)))
+        bare = batches(values, codec)
+        plain = sum(map(len, batches(values, Compression.NONE)))
         framed = [bytes(rewriting.changed([put], put, memoryview(each), DECODED_BYTES_MAX)) for each in bare]
         for what, judge, stored in (
             ("bare records framed", put, bare),
