@@ -128,6 +128,7 @@ def assemble(
         metrics,
     )
     damages = damages or Damages(clock, metrics)
+    trail = trail or Trail(config.audit_log, clock, config.agent_name, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
     redaction = Redaction(replica, config.redaction, metrics)
     hints = LeaderHints(standing.brokers)
@@ -154,12 +155,13 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
-        trail=trail or Trail(config.audit_log, clock, config.agent_name, metrics),
+        trail=trail,
         authority=Authority(
             config.authorizer,
             lambda: replica.state,
             metrics,
             shadow or Shadow(clock, config.authorizer.shadow_rows_max),
+            trail,
         ),
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
         logins=Logins(

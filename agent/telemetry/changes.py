@@ -12,31 +12,41 @@ from google.protobuf.message import Message
 
 from coordination.commands import (
     AbortTransaction,
+    AlterClientQuotas,
     AlterClusterConfigs,
     AlterGroupConfigs,
     AlterTopicConfigs,
     BindSchema,
+    CreateAcls,
+    CreateDelegationToken,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteGroups,
     DeleteOffsets,
     DeleteSchemaVersions,
     DeleteScramCredential,
     DeleteTopic,
     DropTable,
+    ExpireDelegationToken,
     MoveLogStart,
     PutScramCredential,
     PutSubjectSettings,
     RegisterSchema,
+    RenewDelegationToken,
     SkipDamaged,
     UpdateFeatures,
 )
 from coordination.kafka_codes import Code
+from coordination.state.acl_types import Operation, PatternType, Permission, ResourceType
 from coordination.state.state import State
 
 _M = TypeVar("_M", bound=Message)
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+ACLS_MAX = 100
+"""ACLs of one event; a command with more is several."""
+
 LISTED_MAX = 20
 """Configs, or partitions, of one command that its detail names."""
 
@@ -70,6 +80,8 @@ def changes_of(message: Message, value: object = None) -> Sequence[Change]:
     """What a command changes; nothing where it is not administration. `value`: of its result, when Done."""
     if isinstance(message, DeleteGroups):
         return _groups_deleted(message, value)
+    if isinstance(message, DeleteAcls):
+        return _acls_deleted(message, value)
     make = _MADE.get(type(message))
     return () if make is None else make(message)
 
@@ -81,7 +93,7 @@ def named(message: Message, state: State) -> Message | Sequence[Change]:
     explain = _EXPLAINED.get(type(message))
     if explain is not None:
         return explain(message, state)
-    return message if type(message) in _MADE or isinstance(message, DeleteGroups) else ()
+    return message if type(message) in _MADE or isinstance(message, DeleteGroups | DeleteAcls) else ()
 
 
 def _configs(changes: Sequence[Any], replace_all: bool) -> str:
@@ -154,6 +166,65 @@ def _groups_deleted(message: DeleteGroups, value: object) -> list[Change]:
     ]
 
 
+def spoken(name: str) -> str:
+    """An operation or a resource as Kafka's tools call it: DESCRIBE_CONFIGS is DescribeConfigs."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+_RESOURCES, _OPERATIONS_OF_ACLS = (
+    {int(each): spoken(each.name) for each in kind} for kind in (ResourceType, Operation)
+)
+_PATTERNS, _PERMISSIONS = ({int(each): each.name for each in kind} for kind in (PatternType, Permission))
+
+
+def _acl(bound: Any) -> Acl:
+    """By names; a number that has none stays one, for a command that was refused may have any."""
+    return Acl(
+        _RESOURCES.get(bound.resource_type, str(bound.resource_type)),
+        _PATTERNS.get(bound.pattern_type, str(bound.pattern_type)),
+        bound.name,
+        bound.principal,
+        bound.host,
+        _OPERATIONS_OF_ACLS.get(bound.operation, str(bound.operation)),
+        _PERMISSIONS.get(bound.permission, str(bound.permission)),
+    )
+
+
+def _of_acls(operation: str, bound: Sequence[Any], *, added: bool) -> list[Change]:
+    """Some at a time: an event stays small."""
+    found = list(map(_acl, bound))
+    pieces = [found[at : at + ACLS_MAX] for at in range(0, len(found), ACLS_MAX)] or [[]]
+    told = [Change(operation, "Cluster", "", _shown(some)) for some in pieces]
+    if added:
+        return [change._replace(added=some) for change, some in zip(told, pieces, strict=True)]
+    return [change._replace(removed=some) for change, some in zip(told, pieces, strict=True)]
+
+
+def _shown(acls: Sequence[Acl]) -> str:
+    told = [
+        f"{each.permission} {each.principal} {each.operation} {each.resource_type} {each.pattern_type} "
+        f"{each.name} from {each.host}"
+        for each in acls[:LISTED_MAX]
+    ]
+    return "; ".join(told) + _more(acls)
+
+
+def _acls_deleted(message: DeleteAcls, value: object) -> list[Change]:
+    """Those that were there: what each filter matched is in the result."""
+    matched = value if isinstance(value, tuple) else ()
+    return _of_acls("DeleteAcls", list(dict.fromkeys(acl for each in matched for acl in each)), added=False)
+
+
+def _quotas_altered(message: AlterClientQuotas) -> list[Change]:
+    given = [name for name in ("user", "client_id", "ip") if message.HasField(name)]
+    parts = [(name, getattr(message, name)) for name in given]
+    entity = ", ".join(f"{name.replace('_', '-')}={value or '<default>'}" for name, value in parts)
+    told = [
+        f"{each.key} removed" if each.remove else f"{each.key}={each.value:g}" for each in message.changes
+    ]
+    return [Change("AlterClientQuotas", "ClientQuotas", entity, ", ".join(told))]
+
+
 _MADE: Mapping[type[Message], Callable[[Any], Sequence[Change]]] = {
     CreateTopic: _created,
     CreatePartitions: lambda m: [Change("CreatePartitions", "Topic", m.topic, f"partitions={m.total}")],
@@ -174,6 +245,13 @@ _MADE: Mapping[type[Message], Callable[[Any], Sequence[Change]]] = {
     PutScramCredential: _credential("PutScramCredential"),
     DeleteScramCredential: _credential("DeleteScramCredential"),
     DropTable: _dropped,
+    CreateAcls: lambda m: _of_acls("CreateAcls", m.acls, added=True),
+    AlterClientQuotas: _quotas_altered,
+    CreateDelegationToken: lambda m: [
+        Change("CreateDelegationToken", "DelegationToken", m.token_id, f"owner User:{m.owner}")
+    ],
+    RenewDelegationToken: lambda m: [Change("RenewDelegationToken", "DelegationToken", m.token_id)],
+    ExpireDelegationToken: lambda m: [Change("ExpireDelegationToken", "DelegationToken", m.token_id)],
     AbortTransaction: lambda m: [Change("AbortTransaction", "TransactionalId", m.transactional_id, "")],
 }
 
@@ -201,7 +279,7 @@ def _of_partitions(
     ]
 
 
-def _more(listed: Sequence[str]) -> str:
+def _more(listed: Sequence[object]) -> str:
     return f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
 
 

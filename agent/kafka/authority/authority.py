@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from agent.kafka.authority.decide import canonical, decide, decide_any
 from agent.kafka.authority.needs import SUPPORTED, Need
+from agent.telemetry.changes import Change, spoken
 from agent.telemetry.shadow import Seen, Shadow
+from agent.telemetry.trail import Actor, Trail
 from coordination.state.acl_types import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -31,8 +33,14 @@ class Authority:
     """Decides, remembers, and in shadow mode notes instead of refusing."""
 
     def __init__(
-        self, config: AuthorizerConfig, state: Callable[[], State], metrics: Metrics, shadow: Shadow
+        self,
+        config: AuthorizerConfig,
+        state: Callable[[], State],
+        metrics: Metrics,
+        shadow: Shadow,
+        trail: Trail | None = None,
     ) -> None:
+        self._trail = trail
         self.enforces = config.mode == "enforce"
         self.off = config.mode == "off"
         self.shadow = shadow
@@ -137,6 +145,9 @@ class Authority:
             labels = (self._mode, operation.name.lower(), resource.name.lower())
             counter = self._counters[operation, resource] = self._refused.labels(*labels)
         counter.inc()
-        if not self.enforces:
-            shown = WILDCARD if name == ANY_NAME else name
+        shown = WILDCARD if name == ANY_NAME else name
+        if self.enforces and self._trail is not None:
+            change = Change(spoken(operation.name), spoken(resource.name), shown)
+            self._trail.refused(Actor(principal, host, "", ""), change, need.code)
+        elif not self.enforces:
             self.shadow.note(Seen(USER + principal, operation, resource, shown), host)

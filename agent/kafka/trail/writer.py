@@ -31,6 +31,9 @@ STEP_EVENTS = 20
 """What is told between two turns of the event loop: a line takes some 50 µs."""
 
 BATCH_EVENTS_MAX = 500
+BATCH_BYTES_MIN = 256 * 1024
+"""A batch that has so many is written; events of ACLs are large."""
+
 GATHER_S = 0.2
 """Events that come together are one batch, seconds."""
 
@@ -154,9 +157,21 @@ class TrailWriter:
         return events
 
     async def _write(self, events: Sequence[Event]) -> None:
-        """One batch. Raises Unwritable; then it may have been written where the outcome is not known."""
+        """In batches. Raises Unwritable; then some may have been written, or all."""
+        made: list[NewRecord] = []
+        size = 0
+        for each in events:
+            made.append(NewRecord(each.time_ms, None, encoded(each)))
+            size += len(made[-1].value or b"")
+            if size >= BATCH_BYTES_MIN:
+                await self._append(made)
+                made, size = [], 0
+        if made:
+            await self._append(made)
+
+    async def _append(self, records: Sequence[NewRecord]) -> None:
         partition, judged = await self._topic.ready()
-        data = build([NewRecord(each.time_ms, None, encoded(each)) for each in events])
+        data = build(records)
         await self._produce.room(len(data))
         offered = Offered(partition.handle, data, peek(data), judged=judged)
         (outcome,) = await self._produce.append(INTERNAL, [offered])

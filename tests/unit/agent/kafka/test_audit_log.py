@@ -12,7 +12,9 @@ from agent.app import App
 from agent.config.audit_log import AuditLogConfig
 from agent.kafka.trail.writer import encoded
 from agent.net.wire.generated import alter_user_scram_credentials as scram
+from agent.net.wire.generated import create_acls as ca
 from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_acls as da
 from agent.net.wire.generated import delete_groups as dg
 from agent.net.wire.generated import delete_records as dr
 from agent.net.wire.generated import delete_topics as dt
@@ -21,7 +23,7 @@ from agent.telemetry.changes import Change, changes_of
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.trail import TEXT_CHARS_MAX, Actor, Event, Trail
 from coordination.clock import SystemClock
-from coordination.commands import AlterTopicConfigs, PutScramCredential
+from coordination.commands import AclBinding, AlterTopicConfigs, CreateAcls, PutScramCredential
 from coordination.kafka_codes import Code
 from objectstore.batch import records
 from schema.proto.audit_pb2 import Event as Message
@@ -228,6 +230,49 @@ def test_a_command_with_many_configs_names_some() -> None:
     (told,) = changes_of(AlterTopicConfigs(topic="t", changes=changes))
     assert told.detail.endswith("c19=v; 10 more")
     assert isinstance(Event("i", 1, "CHANGE", ALICE, told, "NONE", 1), tuple)
+
+
+async def test_acls_are_told_one_by_one_and_refusals_with_them(world: World) -> None:
+    """What was added and removed is there to be read by programs; who was refused is told."""
+    rules = {"mode": "enforce", "allow_everyone_if_no_acl_found": True}
+    app = await world.start(audit_log={"topic": TOPIC}, authorizer=rules)
+    wire = await connect(app)
+    made = [ct.CreatableTopic(name="t", num_partitions=1, replication_factor=-1)]
+    await wire.call("CreateTopics", ct.CreateTopicsRequest(topics=made, timeout_ms=5000), 5)
+    deny = ca.AclCreation(2, "t", 3, "User:ANONYMOUS", "*", 3, 2)
+    assert not (await wire.call("CreateAcls", ca.CreateAclsRequest([deny]), 3)).results[0].error_code
+    answer = await wire.call("Fetch", poll(0, 0), 12)
+    assert answer.responses[0].partitions[0].error_code == Code.TOPIC_AUTHORIZATION_FAILED
+    every = da.DeleteAclsFilter(1, None, 1, None, None, 1, 1)
+    assert not (await wire.call("DeleteAcls", da.DeleteAclsRequest([every]), 3)).filter_results[0].error_code
+    _, added, refused, removed = await rows(app, wire, 4)
+    await wire.close()
+    assert (added.operation, added.detail) == (
+        "CreateAcls",
+        "DENY User:ANONYMOUS Read Topic LITERAL t from *",
+    )
+    (acl,) = added.acls_added
+    assert list(removed.acls_removed) == [acl]
+    assert (acl.principal, acl.operation, acl.resource_type, acl.name) == (
+        "User:ANONYMOUS",
+        "Read",
+        "Topic",
+        "t",
+    )
+    assert (refused.kind, refused.operation, refused.resource_type, refused.resource) == (
+        "REFUSED", "Read", "Topic", "t"
+    )  # fmt: skip
+    assert refused.outcome == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_many_acls_are_several_events() -> None:
+    bound = [
+        AclBinding(resource_type=2, pattern_type=3, name=str(n), operation=3, permission=3)
+        for n in range(250)
+    ]
+    told = changes_of(CreateAcls(acls=bound))
+    assert [len(each.added) for each in told] == [100, 100, 50]
+    assert told[0].detail.endswith("and 80 more")
 
 
 async def test_metrics_count_events(world: World) -> None:
