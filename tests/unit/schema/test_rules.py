@@ -83,7 +83,7 @@ def test_many_together_are_told_as_each_alone() -> None:
     kind = samples.ruled(
         """message Item { double price = 1 [(buf.validate.field).double.gt = 0]; }
         message M {
-          option (buf.validate.message).cel = { id: "share", message: "m", expression: "12 / this.parts > 2" };
+          option (buf.validate.message).cel = { id: "share", message: "m", expression: "9 / this.parts > 1" };
           repeated Item items = 1; int32 parts = 2; bytes more = 3;
         }"""
     )
