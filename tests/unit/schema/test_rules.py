@@ -7,6 +7,7 @@ import sys
 from random import Random
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
@@ -105,9 +106,10 @@ def test_many_together_are_told_as_each_alone() -> None:
 
 def test_messages_as_deep_as_may_be_are_evaluated_though_together_they_are_too_deep() -> None:
     kind = samples.ruled("message M { M m = 1; int32 a = 2 [(buf.validate.field).int32.gt = 0]; }")
-    deep = b"\x10\x01"
-    for _ in range(98):
-        deep = b"\x10\x01\x0a" + varint(len(deep)) + deep
+    deep = deeper = b"\x10\x01"
+    with pytest.raises(DecodeError):
+        while kind.message_class.FromString(deeper):
+            deep, deeper = deeper, b"\x10\x01\x0a" + varint(len(deeper)) + deeper
     bad = deep[:-1] + b"\x00"
     found = list(Evaluator(kind.descriptor_set, kind.name).broken([deep, bad, deep]))
     assert [at for at, _ in found] == [1]
