@@ -235,6 +235,18 @@ async def test_records_that_do_not_parse_are_told_as_before() -> None:
     assert [each.index for each in bad] == [1]
 
 
+def test_records_of_another_schema_type_are_none_of_the_messages_before_them() -> None:
+    kind = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")
+    for own, after in ((), [NO_RULES]), ([("a", "true", "")], [NO_RULES]):
+        ruled = Ruled(["value"], own)
+        ruled.note("value", 0, kind, 6)
+        ruled.note("value", 1, None, 0)
+        ruled.note("value", 3, kind, 6)
+        values = [b"framed1", b"{}", b"{}", b"framed2"]
+        assert list(messages(values, ruled.runs["value"], 0)) == [(0, 0, b"1"), (3, 0, b"2")]
+        assert [run.kind for run in ruled.runs["value"]][1:2] == after
+
+
 def test_messages_without_rules_are_passed_over() -> None:
     """A worker is not told of them, whatever else is in their batch."""
     plain = samples.message_type(samples.FLIGHTS, "nyc.Flight")
