@@ -16,7 +16,7 @@ from agent.cli import requests
 from agent.cli.failures import Failure, Status, usage
 from agent.cli.reading import Record, newest
 from agent.cli.session import session
-from agent.cli.values import Bound, Headers, Values, known_values
+from agent.cli.values import Bound, Values, known_values
 from coordination.config_types import VALUE_LENGTH_MAX
 from coordination.record_rules import parse, refusal
 from schema.descriptors import DescriptorError, MessageType, load
@@ -85,32 +85,23 @@ class Trial:
             if data is None:
                 continue
             try:
-                typed = self._typed(role, data, record.headers)
+                kind, payload = typed = self._values.typed(role, data, record.headers) or (None, data)
+                if kind is not None and kind.has_rules and not self._alone:
+                    ruled = True
+                    for each in self._violations(kind, payload):
+                        bad = True
+                        self._note(role, each, record)
+                elif kind is not None and self._own:
+                    kind.message_class.FromString(payload)  # to see whether it is that message
+                messages[role] = typed
             except (FramingError, DescriptorError, DecodeError):
                 outcome.unreadable += 1
-                continue
-            messages[role] = typed
-            if typed[0] is None or not typed[0].has_rules or self._alone:
-                continue
-            ruled = True
-            for each in self._violations(typed[0], typed[1]):
-                bad = True
-                self._note(role, each, record)
         if self._own and len(messages) == (record.key is not None) + (record.value is not None):
             for each in self._own_violations(messages, record):
                 bad = True
                 self._note(RECORD, each, record)
         outcome.ruled += ruled
         outcome.bad += bad
-
-    def _typed(self, role: str, data: bytes, headers: Headers) -> _Typed:
-        """A key or a value and what it is. Raises FramingError, DescriptorError and DecodeError."""
-        typed = self._values.typed(role, data, headers)
-        if typed is None:
-            return None, data
-        if self._own or typed[0].has_rules:
-            typed[0].message_class.FromString(typed[1])
-        return typed
 
     def _own_violations(self, messages: Mapping[str, _Typed], record: Record) -> Sequence[Violation]:
         key, value = (messages.get(role, (None, None)) for role in ("key", "value"))

@@ -194,7 +194,8 @@ class RulesConfig(Section):
     batch_s_max: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Longest time of a processor for the rules of one batch, seconds; then its worker is ended, and the
     batch refused where the policy is `reject`. A worker that gets no processor is waited for six times as
-    long; then the producer is told to send again. Also for the rules of a message that is to be bound."""
+    long; then the producer is told to send again. Also for rules that are tried: of a message that is to be
+    bound, of a topic whose `floe.rules` is to be set."""
 
     wait_ms_max: Millis = 10_000
     """How long a batch waits for a worker, milliseconds; then the producer is told to send it again."""

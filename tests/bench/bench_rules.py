@@ -49,7 +49,7 @@ def batch(bad_every: int = 0) -> bytes:
 def per_core(sent: bytes) -> float:
     """Records per CPU second, decoding of the batch included, as a worker does it."""
     source = {0: (KIND.descriptor_set, KIND.name)}
-    check = Check([0], {"value": [Run(0, 0, 0)]}, 0, BATCH_RECORDS, 128, True, source)
+    check = Check([0], {"value": [Run(0, 0, 0)]}, 0, BATCH_RECORDS, 128, True, source, roles=["value"])
     worker = Worker()
 
     def work() -> None:

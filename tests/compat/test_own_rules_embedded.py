@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
+from deploy.services.kafka import tool
 from tests.compat.conftest import Embedded, start, stop
 from tests.compat.test_rules_embedded import BAD, FLIGHT, GOOD, create, floe, metric, send
 from tests.unit.agent.cli.conftest import fails, inside
@@ -102,3 +103,30 @@ def test_of_a_topic_that_is_bound_to_nothing(agent: Embedded) -> None:
     found = json.loads(floe(agent, "topic", "rules", "bytes", "--output", "json").out)
     assert (found["with_rules"], found["bad_records"]) == (2, 0)
     assert BAD != GOOD
+
+
+def test_kafka_s_own_tool_sets_them(agent: Embedded, tmp_path: Path) -> None:
+    """Behind --add-config it takes all brackets away; what needs brackets comes from a file."""
+    floe(agent, "topic", "create", "tool")
+    of = (
+        "--bootstrap-server",
+        agent.bootstrap,
+        "--alter",
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        "tool",
+    )
+    two = '[{"id": "a", "expression": "size(value) < 9"},{"id": "b", "expression": "size(value) == 1"}]'
+    done = tool("configs", *of, "--add-config", f"floe.rules={two},floe.value.rules=reject", timeout_s=120)
+    assert done.returncode == 0, done
+    (error,) = send(agent, "tool", b"long")
+    assert error is not None
+    assert "(rule b)" in str(agent.status()["refused"])
+    file = tmp_path / "configs.properties"
+    file.write_text("floe.rules=!('x' in headers) && size(value) > [2, 1][1]\n")
+    assert tool("configs", *of, "--add-config-file", str(file), timeout_s=120).returncode == 0
+    assert send(agent, "tool", b"long") == [None]
+    done = tool("configs", *of, "--add-config", "floe.rules=size(value) >", timeout_s=120)
+    assert done.returncode != 0
+    assert "floe.rules: rule floe.rules: does not compile: line 1, column" in done.stdout + done.stderr

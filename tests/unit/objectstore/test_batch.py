@@ -18,6 +18,7 @@ from objectstore.batch import (
     UnknownMagic,
     build,
     check_crc,
+    contents,
     patch,
     patch_all,
     peek,
@@ -98,6 +99,17 @@ def test_a_codec_written_in_pure_python_reads_it_too(codec: Compression) -> None
     found = MemoryRecords(batch(compression=codec)).next_batch()
     assert found.validate_crc()
     assert [(each.timestamp, each.key, each.value) for each in found] == [given[:3] for given in GIVEN]
+
+
+def test_keys_and_values_alone_are_those_of_the_records() -> None:
+    made = [NewRecord(1, b"k", None, [("h", b"1")]), NewRecord(2, None, b"v")]
+    both = build(made, compression=Compression.ZSTD) + build(made)
+    alone = [(each.key, each.value) for each in contents(both)]
+    assert alone == [(each.key, each.value) for each in records(both)] == [(b"k", None), (None, b"v")] * 2
+    with pytest.raises(CorruptBatch):
+        list(contents(both[:-1]))
+    with pytest.raises(CorruptBatch):
+        list(contents(build([NewRecord(1, None, b"v")]).replace(b"v", b"", 1)))
 
 
 def test_several_batches_split_and_read_in_order() -> None:

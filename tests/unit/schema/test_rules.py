@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from random import Random
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
@@ -83,8 +85,7 @@ def test_many_together_are_told_as_each_alone() -> None:
     kind = samples.ruled(
         """message Item { double price = 1 [(buf.validate.field).double.gt = 0]; }
         message M {
-          option (buf.validate.message).cel =
-            { id: "share", message: "m", expression: "12 / this.parts > 2" };
+          option (buf.validate.message).cel = { id: "share", message: "m", expression: "9 / this.parts > 1" };
           repeated Item items = 1; int32 parts = 2; bytes more = 3;
         }"""
     )
@@ -106,9 +107,10 @@ def test_many_together_are_told_as_each_alone() -> None:
 
 def test_messages_as_deep_as_may_be_are_evaluated_though_together_they_are_too_deep() -> None:
     kind = samples.ruled("message M { M m = 1; int32 a = 2 [(buf.validate.field).int32.gt = 0]; }")
-    deep = b"\x10\x01"
-    for _ in range(98):
-        deep = b"\x10\x01\x0a" + varint(len(deep)) + deep
+    deep = deeper = b"\x10\x01"
+    with suppress(DecodeError):
+        while kind.message_class.FromString(deeper):
+            deep, deeper = deeper, b"\x10\x01\x0a" + varint(len(deeper)) + deeper
     bad = deep[:-1] + b"\x00"
     found = list(Evaluator(kind.descriptor_set, kind.name).broken([deep, bad, deep]))
     assert [at for at, _ in found] == [1]
@@ -231,6 +233,18 @@ async def test_records_that_do_not_parse_are_told_as_before() -> None:
     raw = build([NewRecord(1, None, value) for value in (b"", b"\xff\xff")])
     bad, _ = await validator.judge_off_loop(memoryview(raw), ["value"])
     assert [each.index for each in bad] == [1]
+
+
+def test_records_of_another_schema_type_are_none_of_the_messages_before_them() -> None:
+    kind = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")
+    for own, after in ((), [NO_RULES]), ([("a", "true", "")], [NO_RULES]):
+        ruled = Ruled(["value"], own)
+        ruled.note("value", 0, kind, 6)
+        ruled.note("value", 1, None, 0)
+        ruled.note("value", 3, kind, 6)
+        values = [b"framed1", b"{}", b"{}", b"framed2"]
+        assert list(messages(values, ruled.runs["value"], 0)) == [(0, 0, b"1"), (3, 0, b"2")]
+        assert [run.kind for run in ruled.runs["value"]][1:2] == after
 
 
 def test_messages_without_rules_are_passed_over() -> None:
