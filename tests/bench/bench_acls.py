@@ -60,7 +60,8 @@ def ask(authority: Authority, names: list[str]) -> int:
 def measure(authority: Authority, state: State) -> tuple[float, float]:
     """Seconds per topic: after a change of the ACLs, and asked again."""
     names = [f"orders.{number}" for number in range(TOPICS)]
-    new, again = [], []
+    new: list[float] = []
+    again: list[float] = []
     for _ in range(TIMES):
         state.acls.revision += 1  # as a change does
         for times in (new, again):
