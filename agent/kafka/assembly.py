@@ -107,15 +107,7 @@ def assemble(
     shadow: Shadow | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
-    produce = ProduceDriver(
-        replica,
-        put_chunk,
-        reader.put_own,
-        cluster_id,
-        flush_limits(config),
-        config.produce.buffer_bytes_max,
-        metrics,
-    )
+    produce = _produce(config, replica, reader, put_chunk, cluster_id, metrics)
     damages = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
     hints = LeaderHints(standing.brokers)
@@ -142,16 +134,39 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         logins=Logins(config, clock, lambda: replica.state, metrics, users),
-        authority=Authority(
-            config.authorizer,
-            lambda: replica.state,
-            metrics,
-            shadow or Shadow(clock, config.authorizer.shadow_rows_max),
-        ),
+        authority=_authority(config, clock, replica, metrics, shadow),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _produce(
+    config: Config,
+    replica: Replica,
+    reader: ChunkReader,
+    put_chunk: PutChunk,
+    cluster_id: bytes,
+    metrics: Metrics,
+) -> ProduceDriver:
+    """What stores records."""
+    return ProduceDriver(
+        replica,
+        put_chunk,
+        reader.put_own,
+        cluster_id,
+        flush_limits(config),
+        config.produce.buffer_bytes_max,
+        metrics,
+    )
+
+
+def _authority(
+    config: Config, clock: Clock, replica: Replica, metrics: Metrics, shadow: Shadow | None
+) -> Authority:
+    """Who may do what by the ACLs that are applied here."""
+    shadow = shadow or Shadow(clock, config.authorizer.shadow_rows_max)
+    return Authority(config.authorizer, lambda: replica.state, metrics, shadow)
 
 
 def _connect(
