@@ -80,7 +80,7 @@ def sent(producer: Producer, topic: str) -> KafkaError | None:
     try:
         producer.produce(topic, b"v", on_delivery=lambda error, _record: outcome.append(error))
     except KafkaException as error:  # it knows the topic as one that it may not write to
-        return error.args[0]  # type: ignore[no-any-return]
+        return error.args[0]  # type: ignore[no-any-return]  # its arguments have no types
     producer.flush(WAIT_S)
     return outcome[0]
 
