@@ -31,13 +31,14 @@ class AuthorizerConfig(Section):
     shadow_rows_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Kinds of requests (who, what, on which resource) that shadow mode counts."""
 
-    def super_names(self) -> list[str]:
-        """Each of super_users with its type."""
-        return names(self.super_users, ";")
+
+def principals(text: str) -> list[str]:
+    """Each of super_users, with its type."""
+    return names(text, ";")
 
 
 def problems(config: AuthorizerConfig) -> Iterator[str]:
     """Super users without a type, who would be nobody."""
-    for name in config.super_names():
+    for name in principals(config.super_users):
         if not name.startswith("User:") or name == "User:":
             yield f"authorizer.super_users has {name!r}, which is no principal; write User:name"

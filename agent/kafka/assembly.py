@@ -118,15 +118,7 @@ def assemble(
     keys: KeySource | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
-    produce = ProduceDriver(
-        replica,
-        put_chunk,
-        reader.put_own,
-        cluster_id,
-        flush_limits(config),
-        config.produce.buffer_bytes_max,
-        metrics,
-    )
+    produce = _produce(config, replica, reader, put_chunk, cluster_id, metrics)
     damages = damages or Damages(clock, metrics)
     trail = trail or Trail(config.audit_log, clock, config.agent_name, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
@@ -156,13 +148,7 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         trail=trail,
-        authority=Authority(
-            config.authorizer,
-            lambda: replica.state,
-            metrics,
-            shadow or Shadow(clock, config.authorizer.shadow_rows_max),
-            trail,
-        ),
+        authority=_authority(config, clock, replica, metrics, shadow, trail),
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
         logins=Logins(
             config,
@@ -184,6 +170,34 @@ def _tokens(config: Config, keys: KeySource | None, clock: Clock) -> Tokens | No
     from agent.net.tokens.verifying import Tokens  # not everybody pays for it (agent/net/tokens/identity.py)
 
     return Tokens(config.oauth, keys, clock)
+
+
+def _produce(
+    config: Config,
+    replica: Replica,
+    reader: ChunkReader,
+    put_chunk: PutChunk,
+    cluster_id: bytes,
+    metrics: Metrics,
+) -> ProduceDriver:
+    """What stores records."""
+    return ProduceDriver(
+        replica,
+        put_chunk,
+        reader.put_own,
+        cluster_id,
+        flush_limits(config),
+        config.produce.buffer_bytes_max,
+        metrics,
+    )
+
+
+def _authority(
+    config: Config, clock: Clock, replica: Replica, metrics: Metrics, shadow: Shadow | None, trail: Trail
+) -> Authority:
+    """Who may do what by the ACLs that are applied here."""
+    shadow = shadow or Shadow(clock, config.authorizer.shadow_rows_max)
+    return Authority(config.authorizer, lambda: replica.state, metrics, shadow, trail)
 
 
 def _connect(

@@ -59,8 +59,7 @@ class StateData:
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
         self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
-        self.acls = AclTable()
-        self.quotas = QuotaTable()  # what clients may take
+        self.acls, self.quotas = AclTable(), QuotaTable()
         self.delegation_tokens: dict[str, DelegationToken] = {}  # by token id
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}

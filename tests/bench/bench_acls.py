@@ -79,7 +79,7 @@ def figures() -> Iterable[Figure]:
         state, applied_s = filled()
         clock, metrics = SystemClock(), Metrics()
         config = AuthorizerConfig(mode="enforce")
-        authority = Authority(config, lambda state=state: state, metrics, Shadow(clock, 1))  # type: ignore[misc]
+        authority = Authority(config, lambda state=state: state, metrics, Shadow(clock, 1))  # type: ignore[misc]  # mypy cannot type a lambda with a default
         new_s, again_s = measure(authority, state)
         everything = DeleteAcls.Filter(resource_type=1, pattern_type=1, operation=1, permission=1)
         gone = entry(state.revision + 1, [DeleteAcls(filters=[everything])])

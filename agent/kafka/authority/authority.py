@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from agent.config.authorizer import principals
 from agent.kafka.authority.decide import canonical, decide, decide_any
 from agent.kafka.authority.needs import SUPPORTED, Need
 from agent.telemetry.changes import Change, spoken
@@ -45,7 +46,7 @@ class Authority:
         self.off = config.mode == "off"
         self.shadow = shadow
         self._unlisted = config.allow_everyone_if_no_acl_found
-        self._super = frozenset(config.super_names())
+        self._super = frozenset(principals(config.super_users))
         self._max = config.cache_entries_max
         self._state = state
         self._refused = metrics.authorizer_refused

@@ -128,9 +128,7 @@ async def _delete(ctx: Context, request: od.OffsetDeleteRequest, version: int, h
     if not refused:
         return await handle(ctx, request, version)
     request.topics = kept
-    response: od.OffsetDeleteResponse = (
-        await handle(ctx, request, version) if kept else od.OffsetDeleteResponse()
-    )
+    response: od.OffsetDeleteResponse = await handle(ctx, request, version)  # of no topic: what of the group
     if not response.error_code:
         for row in refused:
             rows = [od.OffsetDeleteResponsePartition(each.partition_index, TOPIC) for each in row.partitions]

@@ -14,6 +14,7 @@ from agent.net.wire.generated import delete_acls as da
 from agent.net.wire.generated import describe_acls as de
 from agent.net.wire.generated import describe_topic_partitions as dtp
 from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import offset_commit as oc
 from agent.net.wire.generated import offset_fetch as of
 from agent.net.wire.generated import sasl_authenticate as sa
 from agent.net.wire.generated import sasl_handshake as sh
@@ -113,6 +114,8 @@ async def cleared(bootstrap: str) -> User:
         while not led:
             await asyncio.sleep(LOOK_S)
             led = await _is_led(root)
+    row = oc.OffsetCommitRequestTopic("seen", partitions=[oc.OffsetCommitRequestPartition(0, 0)])
+    await root.ask("OffsetCommit", oc.OffsetCommitRequest("g", -1, "", topics=[row]), 8)  # so it is there
     return root
 
 

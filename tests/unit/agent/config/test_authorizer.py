@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent.config import Config
+from agent.config.authorizer import principals
 
 BASE = {"log": {"url": "memory:"}, "store": {"url": "memory:"}, "tables": {"enabled": False}}
 
@@ -16,7 +17,8 @@ def test_nobody_is_asked_by_default() -> None:
 
 def test_super_users_are_parted_by_semicolons() -> None:
     given = {"super_users": "User:root; User:CN=a,O=b ;"}
-    assert Config.model_validate({**BASE, "authorizer": given}).authorizer.super_names() == [
+    config = Config.model_validate({**BASE, "authorizer": given})
+    assert principals(config.authorizer.super_users) == [
         "User:root",
         "User:CN=a,O=b",
     ]

@@ -10,6 +10,7 @@ from typing import Any
 from agent.kafka.context import Client
 from agent.net.wire.generated import create_acls as ca
 from agent.net.wire.generated import delete_acls as da
+from agent.net.wire.generated import offset_commit as oc
 from coordination.commands import SetFeatureLevel
 from coordination.kafka_codes import Code
 from coordination.memory_server import MemoryServer
@@ -83,6 +84,8 @@ async def guarded(mode: str = "enforce", **settings: Any) -> AsyncIterator[Guard
         root.host = alice.host = "10.1.2.3"
         agent.client = root
         await create(agent, topic("seen", 2), topic("hidden", 1))
+        row = oc.OffsetCommitRequestTopic("seen", partitions=[oc.OffsetCommitRequestPartition(0, 0)])
+        await agent.call("OffsetCommit", oc.OffsetCommitRequest("g", -1, "", topics=[row]), 8)
         yield Guarded(agent, root, alice)
     finally:
         await agent.stop()
