@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordination.state.chunk_table import ChunkTable
-from coordination.state.delegation_types import DelegationToken
+from coordination.state.delegation_types import DelegationTokens
 from coordination.state.group_types import Group
 from coordination.state.scram_types import ScramTable
 from coordination.state.subject_types import SubjectTable
@@ -56,8 +56,7 @@ class StateData:
         self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
-        self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
-        self.delegation_tokens: dict[str, DelegationToken] = {}  # by token id
+        self.subjects, self.scram, self.delegation_tokens = SubjectTable(), ScramTable(), DelegationTokens()
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol
