@@ -222,7 +222,7 @@ async def set_bob(secured: Secured) -> None:
         answer = await talking.ask("AlterUserScramCredentials", request, 0)
         assert not answer.results[0].error_code, answer
     async with asyncio.timeout(30):
-        while "NONE" not in await _scram(secured, "SCRAM-SHA-512", "sha512", "bob"):  # noqa: ASYNC110
+        while "NONE" not in await _scram(secured, "SCRAM-SHA-512", "sha512", "bob"):  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.1)
 
 
@@ -367,7 +367,7 @@ async def _described(by: Talking, owners: list[Any] | None) -> Any:
 async def _shows(by: Talking, wanted: int) -> None:
     """Wait until so many tokens are told: Kafka's brokers know of a change a moment later."""
     async with asyncio.timeout(30):
-        while len((await _described(by, None)).tokens) != wanted:  # noqa: ASYNC110
+        while len((await _described(by, None)).tokens) != wanted:  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.1)
 
 
