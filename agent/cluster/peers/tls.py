@@ -11,7 +11,7 @@ import asyncio
 import os
 import ssl
 
-from agent.config import ConfigError
+from agent.config import Config, ConfigError
 from agent.config.sections import PeersConfig
 from agent.telemetry.logs import logger
 from objectstore import tasks
@@ -96,6 +96,6 @@ class PeerTls:
         return tuple(found)
 
 
-def tls_of(peers: PeersConfig) -> PeerTls | None:
+def tls_of(config: Config) -> PeerTls | None:
     """As configured; None: peers speak in the clear. Raises ConfigError."""
-    return PeerTls(peers) if peers.tls_cert_file else None
+    return PeerTls(config.peers) if config.peers.tls_cert_file else None
