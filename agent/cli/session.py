@@ -17,7 +17,6 @@ from typing import Any
 
 from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status, refused, unreachable
-from agent.cli.logging_in import log_in
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
@@ -58,6 +57,8 @@ class Session:
         self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         config = command_config()
         if config.mechanism:
+            from agent.cli.logging_in import log_in  # most do not need it, and are to be quick
+
             await log_in(config, self.call, self.address)
 
     async def call(

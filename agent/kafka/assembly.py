@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
@@ -45,9 +44,6 @@ from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
 from objectstore.store import Buffer, ObjectStore
 from schema.validator import ValidatorCache
-
-if TYPE_CHECKING:
-    from agent.net.tokens.verifying import Tokens
 
 PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
 PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
@@ -150,26 +146,27 @@ def assemble(
         trail=trail,
         authority=_authority(config, clock, replica, metrics, shadow, trail),
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
-        logins=Logins(
-            config,
-            clock,
-            lambda: replica.state,
-            metrics,
-            users,
-            _tokens(config, keys, clock),
-        ),
+        logins=_logins(config, clock, replica, metrics, users, keys),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
 
 
-def _tokens(config: Config, keys: KeySource | None, clock: Clock) -> Tokens | None:
-    if keys is None:
-        return None
-    from agent.net.tokens.verifying import Tokens  # not everybody pays for it (agent/net/tokens/identity.py)
+def _logins(
+    config: Config,
+    clock: Clock,
+    replica: Replica,
+    metrics: Metrics,
+    users: UsersFile | None,
+    keys: KeySource | None,
+) -> Logins:
+    tokens = None
+    if keys is not None:
+        from agent.net.tokens.verifying import Tokens  # not all pay for it (agent/net/tokens/identity.py)
 
-    return Tokens(config.oauth, keys, clock)
+        tokens = Tokens(config.oauth, keys, clock)
+    return Logins(config, clock, lambda: replica.state, metrics, users, tokens)
 
 
 def _produce(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordination.state.acl_types import AclTable
 from coordination.state.chunk_table import ChunkTable
-from coordination.state.delegation_types import DelegationToken
+from coordination.state.delegation_types import DelegationTokens
 from coordination.state.group_types import Group
 from coordination.state.quota_types import QuotaTable
 from coordination.state.scram_types import ScramTable
@@ -58,9 +58,8 @@ class StateData:
         self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
-        self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
+        self.subjects, self.scram, self.delegation_tokens = SubjectTable(), ScramTable(), DelegationTokens()
         self.acls, self.quotas = AclTable(), QuotaTable()
-        self.delegation_tokens: dict[str, DelegationToken] = {}  # by token id
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol

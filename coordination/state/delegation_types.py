@@ -25,3 +25,7 @@ class DelegationToken(NamedTuple):
     def of(self, principal: str) -> bool:
         """Whether that is its owner, or one who may renew it."""
         return principal == self.owner or principal in self.renewers
+
+
+DelegationTokens = dict[str, DelegationToken]
+"""By token id."""

@@ -34,7 +34,7 @@ class Peers:
         peers = config.peers
         self._config = peers
         secret = secret_of(cluster_id, config.cluster.name, peers.secret.get_secret_value())
-        self._tls = tls_of(peers)
+        self._tls = tls_of(config)
         self.whole = WholeChunks(store, peers.chunk_cache_bytes_max, config.fetch.cold_reads_in_flight_max)
         owners = Owners(
             lambda: replica.state, lambda: replica.incarnation, config.agent.zone, peers.recent_chunks_max

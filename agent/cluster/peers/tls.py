@@ -11,7 +11,7 @@ import asyncio
 import os
 import ssl
 
-from agent.config import ConfigError
+from agent.config import Config, ConfigError
 from agent.config.sections import PeersConfig
 from agent.telemetry.logs import logger
 from objectstore import tasks
@@ -24,9 +24,9 @@ _log = logger("peers")
 class PeerTls:
     """Of one agent: what it shows when it asks, and when it answers."""
 
-    def __init__(self, config: PeersConfig) -> None:
+    def __init__(self, peers: PeersConfig) -> None:
         """Reads the files. Raises ConfigError."""
-        self._config = config
+        self._files = peers.tls_cert_file, peers.tls_key_file, peers.tls_ca_file
         self.asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.asking.check_hostname = False  # see above
         self.answering = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -74,17 +74,20 @@ class PeerTls:
     def _try(self) -> None:
         """A context that fails half-way is no use to anybody: another one is asked first."""
         trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        trial.load_cert_chain(self._config.tls_cert_file, self._config.tls_key_file, lambda: "")
-        trial.load_verify_locations(self._config.tls_ca_file)
+        self._into(trial)
 
     def _load(self) -> None:
         for context in (self.asking, self.answering):
-            context.load_cert_chain(self._config.tls_cert_file, self._config.tls_key_file, lambda: "")
-            context.load_verify_locations(self._config.tls_ca_file)
+            self._into(context)
+
+    def _into(self, context: ssl.SSLContext) -> None:
+        cert, key, authority = self._files
+        context.load_cert_chain(cert, key, lambda: "")
+        context.load_verify_locations(authority)
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
         found = []
-        for path in (self._config.tls_cert_file, self._config.tls_key_file, self._config.tls_ca_file):
+        for path in self._files:
             try:
                 stat = os.stat(path)
                 found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
@@ -93,6 +96,6 @@ class PeerTls:
         return tuple(found)
 
 
-def tls_of(config: PeersConfig) -> PeerTls | None:
+def tls_of(config: Config) -> PeerTls | None:
     """As configured; None: peers speak in the clear. Raises ConfigError."""
-    return PeerTls(config) if config.tls_cert_file else None
+    return PeerTls(config.peers) if config.peers.tls_cert_file else None

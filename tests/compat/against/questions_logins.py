@@ -222,7 +222,7 @@ async def set_bob(secured: Secured) -> None:
         answer = await talking.ask("AlterUserScramCredentials", request, 0)
         assert not answer.results[0].error_code, answer
     async with asyncio.timeout(30):
-        while "NONE" not in await _scram(secured, "SCRAM-SHA-512", "sha512", "bob"):  # noqa: ASYNC110
+        while "NONE" not in await _scram(secured, "SCRAM-SHA-512", "sha512", "bob"):  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.1)
 
 
@@ -341,58 +341,64 @@ def _created(answer: Any) -> str:
     return f"{code(answer.error_code)} {owner} {asks} {_times(answer)} {len(answer.token_id)} {size}"
 
 
+async def _create(by: Talking, lifetime_ms: int, renewers: list[Any], version: int = 3) -> Any:
+    request = cdt.CreateDelegationTokenRequest(None, None, renewers, lifetime_ms)
+    return await by.ask("CreateDelegationToken", request, version)
+
+
+def _moved(answer: Any) -> str:
+    return f"{code(answer.error_code)} {answer.expiry_timestamp_ms if answer.error_code else 'a time'}"
+
+
+async def _renew(by: Talking, shown: bytes, period_ms: int) -> str:
+    request = rdt.RenewDelegationTokenRequest(shown, period_ms)
+    return _moved(await by.ask("RenewDelegationToken", request, 2))
+
+
+async def _expire(by: Talking, shown: bytes, period_ms: int) -> str:
+    request = edt.ExpireDelegationTokenRequest(shown, period_ms)
+    return _moved(await by.ask("ExpireDelegationToken", request, 2))
+
+
+async def _described(by: Talking, owners: list[Any] | None) -> Any:
+    return await by.ask("DescribeDelegationToken", ddt.DescribeDelegationTokenRequest(owners), 3)
+
+
+async def _shows(by: Talking, wanted: int) -> None:
+    """Wait until so many tokens are told: Kafka's brokers know of a change a moment later."""
+    async with asyncio.timeout(30):
+        while len((await _described(by, None)).tokens) != wanted:  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.1)
+
+
 async def tokens(secured: Secured) -> Answers:
     """Delegation tokens, of whom and by whom."""
     alice, elsewhere = await logged_in(secured, "alice"), await Talking.at(secured.plain)
     found: Answers = {}
-
-    async def create(by: Talking, lifetime_ms: int, renewers: list[Any], version: int = 3) -> Any:
-        request = cdt.CreateDelegationTokenRequest(None, None, renewers, lifetime_ms)
-        return await by.ask("CreateDelegationToken", request, version)
-
-    async def renew(by: Talking, shown: bytes, period_ms: int) -> str:
-        answer = await by.ask("RenewDelegationToken", rdt.RenewDelegationTokenRequest(shown, period_ms), 2)
-        return f"{code(answer.error_code)} {answer.expiry_timestamp_ms if answer.error_code else 'a time'}"
-
-    async def expire(by: Talking, shown: bytes, period_ms: int) -> str:
-        answer = await by.ask("ExpireDelegationToken", edt.ExpireDelegationTokenRequest(shown, period_ms), 2)
-        return f"{code(answer.error_code)} {answer.expiry_timestamp_ms if answer.error_code else 'a time'}"
-
-    async def shows(wanted: int) -> None:
-        """Wait until so many tokens are told: Kafka's brokers know of a change a moment later."""
-        request = ddt.DescribeDelegationTokenRequest(None)
-        async with asyncio.timeout(30):
-            while len((await alice.ask("DescribeDelegationToken", request, 3)).tokens) != wanted:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-
-    renewers = [cdt.CreatableRenewers("User", "bob")]
-    made = await create(alice, 100_000, renewers)
+    made = await _create(alice, 100_000, [cdt.CreatableRenewers("User", "bob")])
     found["create"] = _created(made)
-    found["create for long"] = _created(await create(alice, 2**60, []))
-    found["create by default"] = _created(await create(alice, -1, [], 2))
-    found["create, another kind of renewer"] = _created(
-        await create(alice, 1000, [cdt.CreatableRenewers("Group", "x")])
-    )
-    await shows(3)
-    found["create where nobody logs in"] = _created(await create(elsewhere, 1000, []))
-    shown = bytes(made.hmac)
-    found["renew"] = await renew(alice, shown, 50_000)
-    found["renew by default"] = await renew(alice, shown, -1)
-    found["renew nothing"] = await renew(alice, b"x" * 64, 1000)
-    found["renew where nobody logs in"] = await renew(elsewhere, shown, 1000)
-    root = await logged_in(secured, "root")
-    found["renew another's"] = await renew(root, shown, 1000)
-    found["expire another's"] = await expire(root, shown, -1)
-    found["expire later"] = await expire(alice, shown, 90_000)
-    described = await alice.ask("DescribeDelegationToken", ddt.DescribeDelegationTokenRequest([]), 3)
-    found["describe of nobody"] = f"{code(described.error_code)} {len(described.tokens)}"
-    described = await elsewhere.ask("DescribeDelegationToken", ddt.DescribeDelegationTokenRequest(None), 3)
-    found["describe where nobody logs in"] = f"{code(described.error_code)} {len(described.tokens)}"
+    found["create for long"] = _created(await _create(alice, 2**60, []))
+    found["create by default"] = _created(await _create(alice, -1, [], 2))
+    odd = [cdt.CreatableRenewers("Group", "x")]
+    found["create, another kind of renewer"] = _created(await _create(alice, 1000, odd))
+    await _shows(alice, 3)
+    found["create where nobody logs in"] = _created(await _create(elsewhere, 1000, []))
+    shown, root = bytes(made.hmac), await logged_in(secured, "root")
+    found["renew"] = await _renew(alice, shown, 50_000)
+    found["renew by default"] = await _renew(alice, shown, -1)
+    found["renew nothing"] = await _renew(alice, b"x" * 64, 1000)
+    found["renew where nobody logs in"] = await _renew(elsewhere, shown, 1000)
+    found["renew another's"] = await _renew(root, shown, 1000)
+    found["expire another's"] = await _expire(root, shown, -1)
+    found["expire later"] = await _expire(alice, shown, 90_000)
+    for label, by, owners in (("of nobody", alice, []), ("where nobody logs in", elsewhere, None)):
+        answer = await _described(by, owners)
+        found[f"describe {label}"] = f"{code(answer.error_code)} {len(answer.tokens)}"
     found["by the token"] = await _by_token(secured, made)
-    found["expire"] = await expire(alice, shown, -1)
-    await shows(2)
-    found["expire where nobody logs in"] = await expire(elsewhere, shown, -1)
-    found["expire again"] = await expire(alice, shown, -1)
+    found["expire"] = await _expire(alice, shown, -1)
+    await _shows(alice, 2)
+    found["expire where nobody logs in"] = await _expire(elsewhere, shown, -1)
+    found["expire again"] = await _expire(alice, shown, -1)
     found["by the token that is gone"] = await _by_token(secured, made)
     return found
 

@@ -78,12 +78,12 @@ async def test_an_unreachable_jwks() -> None:
             await tokens.verify(issuer.token())
         server.up = True
         async with asyncio.timeout(10):
-            while not len(source.keys):  # noqa: ASYNC110
+            while not len(source.keys):  # noqa: ASYNC110 - a thread changes it
                 await asyncio.sleep(0.05)
         assert value(metrics, "jwks_failing") == 0
         server.up = False
         async with asyncio.timeout(10):
-            while not source.failing:  # noqa: ASYNC110
+            while not source.failing:  # noqa: ASYNC110 - a thread changes it
                 await asyncio.sleep(0.05)
         assert value(metrics, "jwks_failing") == 1
         assert value(metrics, "jwks_lookups_total", outcome="failed") >= 2
@@ -113,7 +113,7 @@ async def test_what_answers_is_bounded_and_not_followed_elsewhere(tmp_path: Path
     issuer = Issuer()
     with JwksServer(issuer) as server:
         for content in (issuer.jwks() + b" " * 2_000, b"not json"):
-            server.issuer = type("Other", (), {"jwks": staticmethod(lambda content=content: content)})  # type: ignore[assignment]
+            server.issuer = type("Other", (), {"jwks": staticmethod(lambda content=content: content)})  # type: ignore[assignment]  # has what is used
             source = JwksUrl(config_of(server.url, jwks_bytes_max=1_024), Metrics())
             await source.look_again()
             assert source.failing

@@ -195,7 +195,7 @@ async def test_what_is_no_token_is_refused_and_nothing_else(made: str | list[byt
 @given(HEADERS)
 async def test_a_header_of_anything_is_refused_and_nothing_else(header: object) -> None:
     with pytest.raises(TokenRefused):
-        await TOKENS.verify(unsigned(header, b"x" * 256))  # type: ignore[arg-type]
+        await TOKENS.verify(unsigned(header, b"x" * 256))  # type: ignore[arg-type]  # no header on purpose
 
 
 ISSUER_OF_ALL = Issuer()
