@@ -76,7 +76,7 @@ class TopicLayouts:
             schema = table.named(framed[0])
             imports = imported(table, schema) if schema is not None else {}
             try:
-                found = await asyncio.to_thread(registered, framed, schema, imports)
+                found = await asyncio.to_thread(_registered, framed, schema, imports)
             except OSError as error:  # the compiler works in a temporary folder
                 raise CommitError(
                     f"schema {framing.shown(framed[0])} could not be compiled: {error}"
@@ -228,7 +228,7 @@ def _gives_names(bound: Schema | None, one: Registered) -> bool:
     return one.message == bound.message if bound.message else one.framed[1] in ((0,), None)
 
 
-def registered(framed: Framed, schema: RegisteredSchema | None, imports: Imports) -> Registered:
+def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Imports) -> Registered:
     """What a frame names, ready for a layout. Blocks; raises OSError as protobuf.descriptor_set."""
     name, indexes = framed
     told = f"schema {framing.shown(name)}"
