@@ -117,7 +117,6 @@ def assemble(
     )
     damages = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
-    redaction = Redaction(replica, config.redaction, metrics)
     hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
     _connect(replica, standing, produce, fetch, groups)
@@ -129,8 +128,7 @@ def assemble(
         merged=merged,
         produce=produce,
         fetch=fetch,
-        redaction=redaction,
-        rewriting=Rewriting(replica, redaction, Frames(replica, config.listeners, metrics)),
+        rewriting=_rewriting(config, replica, metrics),
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,
@@ -146,6 +144,14 @@ def assemble(
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
+    )
+
+
+def _rewriting(config: Config, replica: Replica, metrics: Metrics) -> Rewriting:
+    return Rewriting(
+        replica,
+        Redaction(replica, config.redaction, metrics),
+        Frames(replica, config.listeners, metrics),
     )
 
 

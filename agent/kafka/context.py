@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from agent.config import Config
     from agent.health.standing import Standing
     from agent.kafka.fetch.driver import FetchDriver
-    from agent.kafka.fetch.redacted import Redaction
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.fetch.rewriting import Rewriting
     from agent.kafka.groups.consumer.driver import ConsumerGroups
@@ -68,7 +67,6 @@ class Services:
     merged: MergedRanges
     produce: ProduceDriver
     fetch: FetchDriver
-    redaction: Redaction
     rewriting: Rewriting
     hints: LeaderHints
     groups: GroupCoordinator
