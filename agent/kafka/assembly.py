@@ -118,7 +118,6 @@ def assemble(
     damages = damages or Damages(clock, metrics)
     trail = trail or Trail(config.audit_log, clock, config.agent_name, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
-    redaction = Redaction(replica, config.redaction, metrics)
     hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
     _connect(replica, standing, produce, fetch, groups)
@@ -130,8 +129,7 @@ def assemble(
         merged=merged,
         produce=produce,
         fetch=fetch,
-        redaction=redaction,
-        rewriting=Rewriting(replica, redaction, Frames(replica, config.listeners, metrics)),
+        rewriting=_rewriting(config, replica, metrics),
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,
@@ -195,6 +193,14 @@ def _authority(
     """Who may do what by the ACLs that are applied here."""
     shadow = shadow or Shadow(clock, config.authorizer.shadow_rows_max)
     return Authority(config.authorizer, lambda: replica.state, metrics, shadow, trail)
+
+
+def _rewriting(config: Config, replica: Replica, metrics: Metrics) -> Rewriting:
+    return Rewriting(
+        replica,
+        Redaction(replica, config.redaction, metrics),
+        Frames(replica, config.listeners, metrics),
+    )
 
 
 def _connect(

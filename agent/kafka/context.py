@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from agent.kafka.authority.authority import Authority
     from agent.kafka.authority.needs import Need
     from agent.kafka.fetch.driver import FetchDriver
-    from agent.kafka.fetch.redacted import Redaction
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.fetch.rewriting import Rewriting
     from agent.kafka.groups.consumer.driver import ConsumerGroups
@@ -75,7 +74,6 @@ class Services:
     merged: MergedRanges
     produce: ProduceDriver
     fetch: FetchDriver
-    redaction: Redaction
     rewriting: Rewriting
     hints: LeaderHints
     groups: GroupCoordinator

@@ -90,7 +90,7 @@ class Rewriting:
 
     def __init__(self, replica: Replica, redaction: Redaction, frames: Frames) -> None:
         self._replica = replica
-        self._redaction = redaction
+        self.redaction = redaction
         self._frames = frames
         self._turns = asyncio.Semaphore(SIDE_BY_SIDE_MAX)
 
@@ -106,7 +106,7 @@ class Rewriting:
             if not each.records or not isinstance(partition, Partition):
                 continue
             wanted = self._frames.wanted(reader.listener, reader.client_id, partition.topic)
-            marks = None if reader.cleared else self._redaction.marks(partition.topic)
+            marks = None if reader.cleared else self.redaction.marks(partition.topic)
             if marks is None and wanted is None:
                 continue
             before = sum(map(len, each.records))
@@ -123,7 +123,7 @@ class Rewriting:
         last = peek(each.records[-1], split(each.records[-1])[-1][0]).last_offset
         spans = spans_between(self._replica.state, partition, first, last + 1)
         found = (
-            None if marks is None else self._redaction.judge(marks, spans),
+            None if marks is None else self.redaction.judge(marks, spans),
             None if wanted is None else self._frames.judge(wanted, topic, spans),
         )
         judges: list[Judge] = [judge for judge in found if judge is not None]

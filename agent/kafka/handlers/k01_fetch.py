@@ -82,7 +82,7 @@ def _read(ctx: Context, fetched: list[Fetched]) -> list[str]:
 async def _rewrite(ctx: Context, fetched: list[Fetched], bytes_max: int) -> None:
     """Rewrite what this client does not get as it is stored."""
     services, client = ctx.services, ctx.client
-    cleared = services.redaction.cleared(client.listener, ctx.client_id, client.principal)
+    cleared = services.rewriting.redaction.cleared(client.listener, ctx.client_id, client.principal)
     bytes_max = min(bytes_max, services.config.fetch.response_bytes_max)
     await services.rewriting.apply(fetched, Reader(client.listener, ctx.client_id, cleared, bytes_max))
 

@@ -73,7 +73,7 @@ class Door:
 
     def __init__(self, kind: str = "PROTOBUF", form: bytes = b"", **fields: object) -> None:
         told = {"message": "", "topic": "t", "framing": 2, "tombstones": True, "naming": 1, "subject": "s"}
-        self.bound = Bound(b"", **{**told, **fields})  # type: ignore[arg-type]
+        self.bound = Bound(b"", **{**told, **fields})  # type: ignore[arg-type]  # the dataclass refuses unknown names
         self.validator = Validator.from_binding(self.bound)
         self.named = Named(kind, form or protobuf.parse(TEXT, {}).canonical, {}, frozenset())
         self.asked: list[Framed] = []

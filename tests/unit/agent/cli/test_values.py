@@ -106,5 +106,5 @@ def test_the_registry_is_asked_once_for_each_schema_and_not_for_ever() -> None:
     assert asked == ["7", guid]
     for number in range(1_000, 1_000 + 2 * UNKNOWN_MAX):
         shown = values.show("value", framing.prefix(number, (0,)))
-        assert isinstance(shown, str) or "base64" in shown  # type: ignore[operator]
+        assert isinstance(shown, str) or "base64" in shown  # type: ignore[operator]  # an object to mypy
     assert len(asked) == 2 + UNKNOWN_MAX

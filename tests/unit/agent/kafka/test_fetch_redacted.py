@@ -263,7 +263,7 @@ async def test_a_batch_that_nobody_can_open_is_sent_without_records(agent: Agent
     (span,) = state.topics["t"].partitions[0].spans
     view = memoryview(bytearray(good))
     view[70] ^= 0xFF
-    judge = agent.services.redaction.judge(redacted.Marks(redacted.Action.REMOVE), [span])
+    judge = agent.services.rewriting.redaction.judge(redacted.Marks(redacted.Action.REMOVE), [span])
     broken = await rewriting.rewritten(view, [judge])
     assert (peek(broken).record_count, peek(broken).last_offset) == (0, 1)
 
