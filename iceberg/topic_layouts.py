@@ -138,8 +138,8 @@ class TopicLayouts:
             del self._registered[each]
 
     def _of_registry(self, topic: Topic, role: int) -> tuple[tuple[Registered, ...], frozenset[Framed]]:
-        """What rows named, and which of it gives columns their names: that of its subject's newest version
-        (or of the one that the binding stays at).
+        """What rows named, and which of it gives columns their names: while a subject is followed that of its
+        newest version (or of the one that the binding stays at).
         """
         named = [one for (own, _), (_, one) in self._registered.items() if own == role]
         bound = self._following(topic, role) if named else None
@@ -147,11 +147,12 @@ class TopicLayouts:
             return tuple(named), frozenset()
         state = self._replica.state
         newest = {each: following.newest(state, bound, each) for each in {one.message for one in named}}
+        now = bound.schema_id in (topic.key_schema_id, topic.value_schema_id)
         found, names = [], set()
         for one in named:
             apart, last = _is_apart(bound, one), newest[one.message]
             found.append(replace(one, apart=apart, newer=self._newer(one, last)))
-            if one.schema_id == last and (apart or _gives_names(bound, one)):
+            if now and one.schema_id == last and (apart or _gives_names(bound, one)):
                 names.add(one.framed)
         return tuple(found), frozenset(names)
 
@@ -222,8 +223,8 @@ def _is_apart(bound: Schema, one: Registered) -> bool:
     return bound.naming != Naming.SUBJECT or one.framed[1] not in ((0,), None)
 
 
-def _gives_names(bound: Schema | None, one: Registered) -> bool:
-    if bound is None or not one.message or bound.naming != Naming.SUBJECT:
+def _gives_names(bound: Schema, one: Registered) -> bool:
+    if not one.message or bound.naming != Naming.SUBJECT:
         return False
     return one.message == bound.message if bound.message else one.framed[1] in ((0,), None)
 

@@ -195,6 +195,21 @@ async def test_a_struct_stays_when_the_topic_is_bound_otherwise(rig: Rig, regist
     assert list(await ids(rig)) == ["Order"]
 
 
+async def test_the_message_that_is_bound_now_gives_names(rig: Rig, registry: Registry) -> None:
+    """Also over rows that still come from when a subject was followed."""
+    await rig.create_topic(**VALIDATION)
+    one = await registry.register(CLICK)
+    await rig.produce([registry.framed(one, "Click", url="/", id=1)])
+    changes = [
+        AlterTopicConfigs.Change(name=name.replace("__", "."), operation="DELETE") for name in VALIDATION
+    ]
+    assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic="t", changes=changes)), Done)
+    await rig.bind(CLICK.replace("url", "address").encode(), "shop.Click")
+    await rig.produce([b"\x0a\x01a"])
+    await rig.drain(rig.committer())
+    assert await values(rig) == [{"address": "/", "id": 1}, {"address": "a", "id": 0}]
+
+
 async def test_types_beside_each_other_take_no_names(rig: Rig, registry: Registry) -> None:
     """Of those that have no struct the names stay, whichever newest version comes first or last."""
     await rig.create_topic(partitions=1)
