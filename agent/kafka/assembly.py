@@ -105,15 +105,9 @@ def assemble(
     users: UsersFile | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
-    produce = ProduceDriver(
-        replica,
-        put_chunk,
-        reader.put_own,
-        cluster_id,
-        flush_limits(config),
-        config.produce.buffer_bytes_max,
-        metrics,
-    )
+    limits = flush_limits(config)
+    buffer_bytes_max = config.produce.buffer_bytes_max
+    produce = ProduceDriver(replica, put_chunk, reader.put_own, cluster_id, limits, buffer_bytes_max, metrics)
     damages = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
     hints = LeaderHints(standing.brokers)

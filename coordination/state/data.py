@@ -56,8 +56,7 @@ class StateData:
         self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
-        self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
-        self.quotas = QuotaTable()  # what clients may take
+        self.subjects, self.scram, self.quotas = SubjectTable(), ScramTable(), QuotaTable()
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol
