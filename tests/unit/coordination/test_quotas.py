@@ -30,7 +30,7 @@ def alter(who: dict[str, str], values: dict[str, float | None]) -> AlterClientQu
         AlterClientQuotas.Change(key=key, value=value or 0, remove=value is None)
         for key, value in values.items()
     ]
-    return AlterClientQuotas(**who, changes=changes)  # type: ignore[arg-type]
+    return AlterClientQuotas(**who, changes=changes)  # type: ignore[arg-type]  # fields by name
 
 
 def test_quotas_are_set_changed_and_removed(script: Script) -> None:

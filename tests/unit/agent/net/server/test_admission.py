@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from agent.config.quotas import QuotasConfig
 from agent.net.admission import Admission, ListenerLimits, Verdict
 from agent.net.connection import Limits
 from agent.net.listening import Listener
+from agent.net.principals import namer
 from agent.net.server import Server
+from agent.net.tls import Tls, TlsFiles
 from agent.telemetry.metrics import Metrics
 from coordination.clock import ManualClock
+from tests.equipment.certificates import Authority
 from tests.unit.agent.net.server.harness import Client, echo, until
 
 HOST = "127.0.0.1"
@@ -31,12 +35,12 @@ class Door:
         self.limits = limits
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[Server, int]]:
+    async def open(self, tls: Tls | None = None) -> AsyncIterator[tuple[Server, int]]:
         async def dispatch(context: Any, header: Any, body: memoryview) -> Any:
             return await echo(context, body)
 
         server = Server(dispatch, Limits(), self.metrics, admission=self.admission)
-        (port,) = await server.start([Listener("L", HOST, 0, limits=self.limits)])
+        (port,) = await server.start([Listener("L", HOST, 0, tls, limits=self.limits)])
         try:
             yield server, port
         finally:
@@ -134,3 +138,25 @@ def test_whoever_is_gone_is_not_counted() -> None:
         assert door.admission.enter("L", door.limits, HOST).refusal
         door.admission.leave("L", HOST)
     assert not door.admission._of_address
+
+
+async def test_one_that_waits_may_have_begun_its_handshake(tmp_path: Path) -> None:
+    """What it sent meanwhile is kept, and it is let go of when it ends."""
+    authority = Authority(tmp_path)
+    pair = authority.pair("server")
+    tls = Tls(TlsFiles("L", str(pair.cert), str(pair.key)), namer("DEFAULT", "subject", "L"))
+    door = Door(ListenerLimits(connections_per_s=1, per_ip_max=20), throttle_ms_max=100)
+    async with door.open(tls) as (server, port):
+        clients = [await shaken(port, authority) for _ in range(11)]
+        assert door.figure("waited") == 1
+        for client in clients:
+            await client.close()
+        await until(lambda: server.connections == 0 and not door.admission._of_address)
+
+
+async def shaken(port: int, authority: Authority) -> Client:
+    opened = asyncio.open_connection(HOST, port, ssl=authority.client(), server_hostname="localhost")
+    client = Client(*await opened)
+    client.send(1)
+    assert await client.correlation_id() == 1
+    return client
