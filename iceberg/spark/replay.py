@@ -69,7 +69,8 @@ def values_by(function: Callable[[bytes | None], bytes | None]) -> Repair:
         return function(None if value is None else bytes(value))
 
     def repaired(rows: DataFrame) -> DataFrame:
-        made = F.udf(of_bytes, T.BinaryType()).asNondeterministic()  # else the filter calls it once more
+        made = F.udf(of_bytes, T.BinaryType(), useArrow=False)
+        made = made.asNondeterministic()  # else the filter calls it once more
         return rows.withColumn("value", made("value")).where("value IS NOT NULL")
 
     return repaired

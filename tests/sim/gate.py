@@ -34,7 +34,7 @@ from schema.proto.quarantine_pb2 import Record
 from tests.checker.findings import Finding
 from tests.sim.bindings import ANSWER_S_MAX, ERRORS, make_topic
 from tests.sim.bound_messages import MESSAGES
-from tests.sim.clients import RETRY_S, SHORT, Surroundings, stopped
+from tests.sim.clients import RETRY_S, SHORT, Surroundings, partition_known, stopped
 from tests.sim.loop import NODE
 from tests.sim.producers import ERRORS as PRODUCER_ERRORS
 from tests.sim.producers import VERSIONS, Producing
@@ -102,6 +102,8 @@ class Gate:
     def __init__(self) -> None:
         self.sent: list[Sent] = []
         self.findings: list[Finding] = []
+        self.made = False
+        """Whether the topic is there and bound: who asks for it before makes one that has no quarantine."""
         self._numbers = 0
 
     def drawn(self, random: Any) -> list[str]:
@@ -190,6 +192,7 @@ class Gatekeeper:
         bound = BindSchema(topic=GATED, descriptor_set=MESSAGES[0].descriptor_set, message=MESSAGES[0].name)
         while not await self._proposed(bound):  # noqa: ASYNC110 - tries again until it is done
             await asyncio.sleep(RETRY_S)
+        self._gate.made = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._write())
             for version in VERSIONS:
@@ -239,7 +242,9 @@ class Gatekeeper:
         batch = producer.create_batch()
         for value in sent.values:
             batch.append(key=None, value=value.encode(), timestamp=self._around.timestamp())
-        under_way = await producer.send_batch(batch, GATED, partition=random.randrange(PARTITIONS))
+        where = TopicPartition(GATED, random.randrange(PARTITIONS))
+        await partition_known(producer, where)
+        under_way = await producer.send_batch(batch, GATED, partition=where.partition)
         await under_way
         sent.outcome = "ok"
         self._around.counts["records past a gate"] += len(sent.values)
@@ -280,12 +285,15 @@ class Gatekeeper:
 class Replayer:
     """`floe quarantine replay`, again and again, killed at any moment."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, gate: Gate) -> None:
         self._around = around
+        self._gate = gate
 
     async def live(self) -> None:
         """Until told to stop."""
         random = self._around.loop.random
+        while not self._gate.made:  # noqa: ASYNC110 - polls a client
+            await asyncio.sleep(RETRY_S)
         while not self._around.stopping.is_set():
             work = asyncio.ensure_future(replay(self._around))
             await asyncio.wait([work], timeout=random.expovariate(1 / KILLED_S))
@@ -333,6 +341,8 @@ async def _bounds(around: Surroundings) -> list[Bounds]:
 
 async def settled(around: Surroundings, gate: Gate) -> list[Finding]:
     """Replay to the end when nothing is wrong any more, read everything, and judge it."""
+    if not gate.made:
+        return []
     try:
         async with asyncio.timeout(FINAL_S_MAX):
             while not await replay(around):  # noqa: ASYNC110 - likewise

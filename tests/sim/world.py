@@ -361,7 +361,7 @@ class World:
             case _, "follower":
                 return Follower(around, self.witness.subjects)
             case _, "gatekeeper" | "replayer":
-                return Gatekeeper(around, self.gate) if client == "gatekeeper" else Replayer(around)
+                return (Gatekeeper if client == "gatekeeper" else Replayer)(around, self.gate)
             case _, "operator" | "mortal":
                 return Operator(around) if client == "operator" else Mortal(around, self.witness.mortal)
             case "t", _:

@@ -84,7 +84,7 @@ def read(floe: Embedded, topic: str, partitions: int) -> list[Message]:
     found: list[Message] = []
     ended: set[int] = set()
     while len(ended) < partitions:
-        for message in consumer.consume(1000, 60):
+        for message in consumer.consume(1000, 0.5):
             error = message.error()
             if error is None:
                 found.append(message)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from deploy.run.stages import Embedded
 from iceberg.spark import replay_quarantine as replay
+from iceberg.spark import values_by
 from iceberg.spark.replay import _OfFile, main
 from iceberg.spark.watermark import JobError, UnknownTable
 from tests.spark import quarantined
@@ -163,3 +164,15 @@ def test_a_function_goes_to_the_executors_as_its_source(tmp_path: Path) -> None:
     file.write_text("import sys\nheld = sys.stdin\ndef f(value):\n    return held and value + b'!'\n")
     sent = pickle.loads(pickle.dumps(_OfFile(str(file), file.read_text(), "f")))
     assert sent(b"a") == b"a!"
+
+
+def test_a_function_of_values_is_asked_once_for_each(spark: SparkSession) -> None:
+    given = spark.createDataFrame([(b"a",), (None,), (b"b",)], "value binary").coalesce(1)
+    asked = spark.sparkContext.accumulator(0)
+
+    def function(value: bytes | None) -> bytes | None:
+        asked.add(1)
+        return value + b"!" if value == b"a" else None
+
+    assert [bytes(row["value"]) for row in values_by(function)(given).collect()] == [b"a!"]
+    assert asked.value == 3
