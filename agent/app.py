@@ -72,6 +72,8 @@ class App:
 
     _services: Services | None = None
     _dispatcher: Dispatcher | None = None
+    _trail_writer: TrailWriter | None = None
+    peers: Peers | None = None
 
     def __init__(
         self,
@@ -86,11 +88,9 @@ class App:
         self.config, self.memory_bytes = config, memory_bytes
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
-        self.damages = Damages(self.clock, self.metrics)
-        self.refusals = Refusals(self.clock, self.metrics)
+        self.damages, self.refusals = Damages(self.clock, self.metrics), Refusals(self.clock, self.metrics)
         self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
         self.trail = Trail(config.audit_log, self.clock, config.agent_name, self.metrics)
-        self._trail_writer: TrailWriter | None = None
         self.shadow = Shadow(self.clock, config.authorizer.shadow_rows_max)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
@@ -113,7 +113,6 @@ class App:
         self.health = Health(config, self.replica, self.store, signals, troubles)
         self.files = watch_files(config, config_file, log)
         self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
-        self.peers: Peers | None = None
         self.warmer = warmer_of(config, self.replica, self.reader)
         self._waits = {what: _waiting_for(what) for what in ("log", "store")}
         self.kafka_ports: list[int] = []
@@ -140,33 +139,13 @@ class App:
         self.http_port = await self._http.start()
         await self.files.start()
         fingerprint = await self._claim_bucket()
-        services = assemble(
-            self.config,
-            self.clock,
-            self.replica,
-            self.reader,
-            self.merged,
-            put_chunk_of(self.config, self.store, self.metrics),
-            fingerprint.cluster_id,
-            self.metrics,
-            self.standing,
-            self.damages,
-            self.refusals,
-            self.rules,
-            self.rule_figures,
-            self._doors.users,
-            self.trail,
-            self.shadow,
-            self._doors.keys,
-        )
-        self._trail_writer = TrailWriter(
-            self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
-        )
+        services = self._assembled(fingerprint.cluster_id)
         await self._open(services)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
-        self._trail_writer.start()
+        if self._trail_writer is not None:
+            self._trail_writer.start()
         await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
         await self.replica.enter()
         services.groups.start()
@@ -181,6 +160,32 @@ class App:
             node_id=self.replica.node_id,
             version=VERSION,
         )
+
+    def _assembled(self, cluster_id: bytes) -> Services:
+        """What handlers use, and what writes down who used it."""
+        services = assemble(
+            self.config,
+            self.clock,
+            self.replica,
+            self.reader,
+            self.merged,
+            put_chunk_of(self.config, self.store, self.metrics),
+            cluster_id,
+            self.metrics,
+            self.standing,
+            self.damages,
+            self.refusals,
+            self.rules,
+            self.rule_figures,
+            self._doors.users,
+            self.trail,
+            self.shadow,
+            self._doors.keys,
+        )
+        self._trail_writer = TrailWriter(
+            self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
+        )
+        return services
 
     async def _open(self, services: Services) -> None:
         """Let clients in. Raises OSError for a port that is taken."""

@@ -25,7 +25,7 @@ class AuditLogConfig(Section):
     again_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 60_000
     """Refusals and accesses that are alike are one event in so many milliseconds, with their number."""
 
-    alike_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    alike_kinds_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Kinds of refusals and accesses that are told apart; the one that came longest ago is forgotten."""
 
     queue_events_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000

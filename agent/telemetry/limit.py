@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from agent.config import LoggingConfig
 
 AUDIT = "audit"
-"""The logger of who did what, which bounds itself (audit_log.alike_max, audit_log.again_ms)."""
+"""The logger of who did what, which bounds itself (audit_log.alike_kinds_max, audit_log.again_ms)."""
 
 
 @dataclass(slots=True)

@@ -45,6 +45,8 @@ class Metrics:
         """Called in the event loop before the metrics are read: whatever names topics forgets those gone."""
         self.build = Info("floe_build", "Version of the code", registry=self.registry)
         self._wire()
+        self._doors()
+        self._quotas()
         self._produce()
         self._rules()
         self._fetch()
@@ -71,6 +73,17 @@ class Metrics:
             "strangers", "Connections that have not done their TLS handshake or their login"
         )
         self.handshakes_failed = self._counter("handshakes_failed", "TLS handshakes that failed", "listener")
+        self.frames_refused = self._counter("frames_refused", "Connections closed for what they sent")
+        self.request_bytes = self._gauge("request_bytes_held", "Bytes of requests being worked on")
+        self.bytes_in = self._counter("bytes_in", "Bytes received from Kafka clients")
+        self.bytes_out = self._counter("bytes_out", "Bytes sent to Kafka clients")
+        self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
+        self.requests = self._counter("requests", "Kafka requests answered", "api")
+        self.request_seconds = self._seconds("request", "Time from frame to answer", "api")
+        self._bound: dict[str, RequestMetrics] = {}
+
+    def _doors(self) -> None:
+        """Who comes in, and what he may."""
         self.logins = self._counter("logins", "SASL logins", "mechanism", "outcome")
         self.audit_events = self._counter("audit_events", "Events of the audit log", "kind")
         self.audit_lost = self._counter(
@@ -83,6 +96,22 @@ class Metrics:
             "operation",
             "resource",
         )
+        self.tls_renewal_failing = self._gauge(
+            "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
+        )
+        self.users_file_failing = self._gauge(
+            "users_file_failing", "1 while the file of PLAIN's users on the disk cannot be used"
+        )
+        self.jwks_failing = self._gauge(
+            "jwks_failing", "1 while newer keys of OAUTHBEARER's tokens cannot be had: the known serve on"
+        )
+        self.jwks_lookups = self._counter("jwks_lookups", "Looks at oauth.jwks_url", "outcome")
+        self.tls_expires_seconds = self._gauge(
+            "tls_expires_seconds", "Unix time when the listener's certificate ends", "listener"
+        )
+
+    def _quotas(self) -> None:
+        """How much clients take."""
         self.throttled_requests = self._counter(
             "throttled_requests", "Requests whose client was slowed down for a quota", "quota"
         )
@@ -98,27 +127,6 @@ class Metrics:
         self.connections_held = self._counter(
             "connections_held", "New connections that waited, or were turned away", "listener", "why"
         )
-        self.tls_renewal_failing = self._gauge(
-            "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
-        )
-        self.users_file_failing = self._gauge(
-            "users_file_failing", "1 while the file of PLAIN's users on the disk cannot be used"
-        )
-        self.jwks_failing = self._gauge(
-            "jwks_failing", "1 while newer keys of OAUTHBEARER's tokens cannot be had: the known serve on"
-        )
-        self.jwks_lookups = self._counter("jwks_lookups", "Looks at oauth.jwks_url", "outcome")
-        self.tls_expires_seconds = self._gauge(
-            "tls_expires_seconds", "Unix time when the listener's certificate ends", "listener"
-        )
-        self.frames_refused = self._counter("frames_refused", "Connections closed for what they sent")
-        self.request_bytes = self._gauge("request_bytes_held", "Bytes of requests being worked on")
-        self.bytes_in = self._counter("bytes_in", "Bytes received from Kafka clients")
-        self.bytes_out = self._counter("bytes_out", "Bytes sent to Kafka clients")
-        self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
-        self.requests = self._counter("requests", "Kafka requests answered", "api")
-        self.request_seconds = self._seconds("request", "Time from frame to answer", "api")
-        self._bound: dict[str, RequestMetrics] = {}
 
     def _produce(self) -> None:
         self.produce_bytes = self._counter("produce_bytes", "Bytes of accepted record batches")

@@ -160,7 +160,7 @@ class Trail:
         alike = self._alike.get(key)
         if alike is None:
             self._alike[key] = _Alike(now_s)
-            if len(self._alike) > self._config.alike_max:
+            if len(self._alike) > self._config.alike_kinds_max:
                 self._alike.popitem(last=False)
             self._note(kind, actor, change, outcome)
             return

@@ -55,7 +55,6 @@ class StateData:
         self.cluster_configs: dict[str, str] = {}  # by Kafka's broker names
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; the group need not exist
         self.features: dict[str, int] = dict(FEATURES_AT_FIRST)  # finalized, besides the feature level
-        self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
         self.subjects, self.scram, self.delegation_tokens = SubjectTable(), ScramTable(), DelegationTokens()
@@ -69,7 +68,7 @@ class StateData:
         self.pending_offsets: dict[str, dict[str, dict[int, PendingOffset]]] = {}
         self.claims: dict[str, ClaimHolder] = {}
         self.snapshots: list[SnapshotRecord] = []  # oldest first
-        self.trimmed_through = 0
+        self.trimmed_through = self.features_epoch = 0  # the epoch rises when a finalized feature changes
         self.pending: dict[tuple[int, int], list[bytes]] = {}  # open multi-part changes
         self._count()
 

@@ -117,6 +117,11 @@ def freeze(state: State) -> Iterator[Frozen]:
     for group in _groups(state.chunks.by_serial.items(), CHUNKS_PER_STEP):
         frozen.chunks += [(serial, *chunk.id, chunk.references) for serial, chunk in group]
         yield frozen
+    yield from _garbage(frozen, state)
+
+
+def _garbage(frozen: Frozen, state: State) -> Iterator[Frozen]:
+    """Note what nothing refers to any more."""
     for dropped in _groups(state.chunks.garbage.items(), CHUNKS_PER_STEP):
         frozen.garbage += [(*chunk, since_ms) for chunk, since_ms in dropped]
         yield frozen

@@ -79,6 +79,8 @@ FREE: dict[int, str] = {
     17: "before the login",
     18: "tells versions only",
     36: "the login itself",
+    39: "owner and renewers of the token may, nobody else",
+    40: "owner and renewers of the token may, nobody else",
 }
 """APIs that ask for nothing, each with the reason."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from agent.kafka.authority.needs import Need
 from agent.kafka.context import Context
 from agent.kafka.propose import propose_one
 from agent.net.listening import ANONYMOUS
@@ -39,10 +40,14 @@ def refusal(ctx: Context) -> Code:
     return Code.NONE if enabled else Code.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-def acts_for(ctx: Context, owner: str) -> bool:
-    """Whether the client may have tokens of that user, and see them: its own, or all as the administrator."""
+def acts_for(ctx: Context, owner: str, by: Need) -> bool:
+    """Whether the client may have tokens of that user, or see them: its own, all as the administrator, those
+    of users for whom ACLs let it.
+    """
     asks = ctx.client.principal
-    return asks == owner or asks == ctx.services.config.sasl.admin_user
+    if asks == owner or asks == ctx.services.config.sasl.admin_user:
+        return True
+    return not ctx.services.authority.off and ctx.allows(by, f"{USER}:{owner}")
 
 
 async def move(ctx: Context, shown: bytes, message: RenewDelegationToken | ExpireDelegationToken) -> Moved:

@@ -1,15 +1,17 @@
 """CreateDelegationToken: something to log in by that is not the password.
 
 Versions 1 to 3.
-Behaviour: the token is of whoever asks; for somebody else (KIP-373) the configured administrator may ask. It
-can be renewed by its owner and the renewers, up to the asked lifetime or `delegation.lifetime_ms_max`, and
-holds for `delegation.renew_ms` at first. Not by a token, and not where nobody has shown who they are.
-Deviations: for somebody else Kafka asks its ACLs, and without an authorizer lets everybody. 10,000 tokens at
-most, 1,000 of one requester, 64 renewers.
+Behaviour: the token is of whoever asks; for somebody else (KIP-373) the configured administrator may ask, and
+whom ACLs let. It can be renewed by its owner and the renewers, up to the asked lifetime or
+`delegation.lifetime_ms_max`, and holds for `delegation.renew_ms` at first. Not by a token, and not where
+nobody has shown who they are.
+Deviations: for somebody else Kafka lets everybody where it has no authorizer. 10,000 tokens at most, 1,000 of
+one requester, 64 renewers.
 """
 
 from __future__ import annotations
 
+from agent.kafka.authority.needs import CREATE_TOKEN
 from agent.kafka.context import Context
 from agent.kafka.handlers.delegating import NO_TIME, USER, acts_for, refusal
 from agent.kafka.propose import propose_one
@@ -48,7 +50,7 @@ async def handle(
     )
     if answer.error_code:
         return answer
-    if not acts_for(ctx, owner):
+    if not acts_for(ctx, owner, by=CREATE_TOKEN):
         answer.error_code = Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     elif any(one != USER for one in (kind, *(each.principal_type for each in request.renewers))):
         answer.error_code = Code.INVALID_PRINCIPAL_TYPE

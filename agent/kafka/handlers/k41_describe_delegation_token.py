@@ -2,13 +2,14 @@
 
 Versions 1 to 3.
 Behaviour: those that hold and are of, or can be renewed by, whoever asks; all of them to the configured
-administrator. A list of owners leaves the others out, an empty one all.
-Deviations: others' tokens Kafka shows to whom its ACLs allow it, and without an authorizer to everybody, who
-can then log in by them. Tokens that are over are not shown; Kafka shows them for up to an hour.
+administrator, and those that ACLs let be seen. A list of owners leaves the others out, an empty one all.
+Deviations: others' tokens Kafka shows to everybody where it has no authorizer, who can then log in by them.
+Tokens that are over are not shown; Kafka shows them for up to an hour.
 """
 
 from __future__ import annotations
 
+from agent.kafka.authority.needs import DESCRIBE_TOKEN, DESCRIBE_TOKEN_OF
 from agent.kafka.context import Context
 from agent.kafka.handlers.delegating import USER, acts_for, refusal
 from agent.net.wire.generated.describe_delegation_token import (
@@ -40,9 +41,16 @@ async def handle(
             for token_id, token in ctx.state.delegation_tokens.items()
             if token.expires_ms > now_ms
             if owners is None or any(map(token.of, owners))
-            if token.of(asks) or acts_for(ctx, token.owner)
+            if token.of(asks) or _shown(ctx, token_id, token)
         ]
     )
+
+
+def _shown(ctx: Context, token_id: str, token: DelegationToken) -> bool:
+    """Whether a token of others is shown."""
+    if acts_for(ctx, token.owner, by=DESCRIBE_TOKEN_OF):
+        return True
+    return not ctx.services.authority.off and ctx.allows(DESCRIBE_TOKEN, token_id)
 
 
 def _described(ctx: Context, token_id: str, token: DelegationToken) -> DescribedDelegationToken:

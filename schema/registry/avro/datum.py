@@ -61,11 +61,13 @@ class Look:
         self.left = VALUES_SPARE + VALUES_PER_BYTE * size
 
     def enter(self) -> None:
+        """Go one level down. Raises BadDatum."""
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise BadDatum(f"records, arrays and maps nested deeper than {DEPTH_MAX}")
 
     def make(self, count: int) -> None:
+        """Account for so many values. Raises BadDatum."""
         self.left -= count
         if self.left < 0:
             raise BadDatum("more values than its bytes may have: the schema nests records of next to nothing")

@@ -488,14 +488,12 @@ def test_an_unknown_value_is_refused(field: str, level: int) -> None:
 @pytest.mark.parametrize(("level", "code"), [(1, Code.INVALID_CONFIG), (2, Code.INVALID_REQUEST)])
 def test_an_unknown_operation_is_refused(level: int, code: Code) -> None:
     """It raised where a config is no list."""
-    script = Script()
-    script.register(A, level=1)
+    (script := Script()).register(A, level=1)
     script.topic(A, "t")
     script.state.incarnations[A].feature_max = 2
     if level > 1:
         script.one(A, SetFeatureLevel(level=level))
-    change = AlterTopicConfigs.Change(name="retention.ms", value="5")
-    change.operation = 9  # type: ignore[assignment]  # no operation has it
+    change = AlterTopicConfigs.Change(name="retention.ms", value="5", operation=9)  # type: ignore[arg-type]  # none has it
     result = script.one(A, AlterTopicConfigs(topic="t", changes=[change]))
     assert isinstance(result, Refused)
     assert result.code is code

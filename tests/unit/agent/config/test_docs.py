@@ -31,6 +31,9 @@ UNITS = (
     "batches",
     "lines",
     "kinds",
+    "events",
+    "entities",
+    "types",
 )
 
 

@@ -186,7 +186,7 @@ def trail(**settings: Any) -> Trail:
 
 
 async def test_alike_refusals_are_few_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = trail(again_ms=60_000, alike_max=2)
+    made = trail(again_ms=60_000, alike_kinds_max=2)
     now = [0.0]
     monkeypatch.setattr(made._clock, "monotonic", lambda: now[0])
     change = Change("Read", "Topic", "t", "")
@@ -206,7 +206,7 @@ async def test_what_waits_is_bounded_and_what_is_lost_is_counted() -> None:
     for number in range(25):
         made.login(ALICE._replace(principal=str(number)), "PLAIN", Code.NONE)
     assert [each.actor.principal for each in made.take(100)] == [str(number) for number in range(15, 25)]
-    assert made._metrics.audit_lost._value.get() == 15  # type: ignore[attr-defined]
+    assert made._metrics.audit_lost._value.get() == 15  # type: ignore[attr-defined]  # a counter shows its value to Prometheus only
 
 
 async def test_names_are_cut_and_cannot_pretend_to_be_other_fields() -> None:
@@ -221,7 +221,7 @@ async def test_names_are_cut_and_cannot_pretend_to_be_other_fields() -> None:
 async def test_switched_off_nothing_is_kept() -> None:
     made = trail(lines=False)
     made.login(ALICE, "PLAIN", Code.NONE)
-    assert not made.described([PutScramCredential(user="u")], None)  # type: ignore[arg-type]
+    assert not made.described([PutScramCredential(user="u")], None)  # type: ignore[arg-type]  # it is not looked at
     assert made.take(10) == []
 
 
@@ -281,6 +281,6 @@ async def test_metrics_count_events(world: World) -> None:
     made = [ct.CreatableTopic(name="t", num_partitions=1, replication_factor=-1)]
     await wire.call("CreateTopics", ct.CreateTopicsRequest(topics=made, timeout_ms=5000), 5)
     async with asyncio.timeout(20):
-        while 'floe_audit_events_total{kind="CHANGE"} 1.0' not in (await http(app, "/metrics")).text:  # noqa: ASYNC110
+        while 'floe_audit_events_total{kind="CHANGE"} 1.0' not in (await http(app, "/metrics")).text:  # noqa: ASYNC110  # asked over HTTP
             await asyncio.sleep(0.05)
     await wire.close()
