@@ -178,7 +178,8 @@ async def _admit_in_order(
                 _waits(ctx, admitted, at)
             return response, None, admitted
         ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
-        return response, ctx.services.produce.append(ctx.client.connection, admitted.offered), admitted
+        outcomes = ctx.services.produce.append(ctx.client.connection, admitted.offered, ctx.state.revision)
+        return response, outcomes, admitted
 
 
 def _note_refused(ctx: Context, request: ProduceRequest, version: int) -> None:
@@ -219,13 +220,14 @@ def _failures(ctx: Context) -> tuple[int, int]:
 
 def _judged_by_now(ctx: Context, offered: Sequence[Offered]) -> bool:
     """Whether the batches, and those before them, were judged by what their topics are bound to now."""
-    driver, partitions = ctx.services.produce, ctx.state.partitions
+    partitions, newest = ctx.state.partitions, 0
     for each in offered:
         partition = partitions[each.handle]
         bound = partition.topic.bound_revision if partition is not None else 0
-        if bound > each.judged or not driver.judged_since(each.handle, bound):
+        if bound > each.judged:
             return False
-    return True
+        newest = max(newest, bound)
+    return not newest or ctx.services.produce.judged_since(newest)
 
 
 async def _room(

@@ -63,6 +63,8 @@ class Request:
     done: asyncio.Future[list[Outcome]]
     outcomes: list[Outcome]
     missing: int
+    judged: int = 0
+    """The revision of the state by which all its records are judged: nothing was bound anew up to it."""
 
 
 COMPANION = -1
@@ -159,7 +161,7 @@ def commit_command(flush: Flush) -> Command:
         commit.base_sequence.extend([header.base_sequence for header in headers])
     if any(header.transactional for header in headers):
         commit.transaction.extend([pending.offered.transaction for pending in flush.pending])
-    commit.judged_revision = min(pending.offered.judged for pending in flush.pending if pending.asked_for)
+    commit.judged_revision = min(pending.request.judged for pending in flush.pending if pending.asked_for)
     if not all(pending.asked_for for pending in flush.pending):
         commit.companion_of.extend(_leaders(flush.pending))
     return command

@@ -142,7 +142,7 @@ class ProduceDriver:
         self._buffer = ProduceBuffer()
         self.budget = ByteBudget(bytes_max)
         self.failures = 0  # how often what had come was given up
-        self._open: dict[int, tuple[int, int]] = {}  # by handle: batches without outcome, oldest `judged`
+        self._open: dict[int, int] = {}  # by their `judged`: how many requests have no outcome yet
         self._flushes: deque[Flush] = deque()  # whose command is not submitted, in order
         self._line = Line()  # of the commands that are
         self._submitted: set[asyncio.Future[list[Result]]] = set()
@@ -160,19 +160,23 @@ class ProduceDriver:
         """Take `size` bytes of the budget; `append` gives them back when the outcome is known."""
         await self.budget.take(size)
 
-    def append(self, connection: int, batches: Sequence[Offered]) -> asyncio.Future[list[Outcome]]:
+    def append(
+        self, connection: int, batches: Sequence[Offered], judged: int | None = None
+    ) -> asyncio.Future[list[Outcome]]:
         """Put the batches of one request into the buffer; resolves to their outcomes, never fails.
 
         Their bytes must have been taken with `room` before. Synchronous up to the return, so the order
-        of the calls is the order of the batches.
+        of the calls is the order of the batches. `judged`: the revision of now, where no topic of theirs was
+        bound anew since they were looked at; None: the one by which they were.
         """
+        judged = min(batch.judged for batch in batches) if judged is None else judged
         size = sum(batch.size for batch in batches)
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
-        request = Request(connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches))
+        request = Request(
+            connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches), judged
+        )
         self._idle.clear()
-        for batch in batches:
-            count, judged = self._open.get(batch.handle, (0, batch.judged))
-            self._open[batch.handle] = count + 1, min(judged, batch.judged)
+        self._open[judged] = self._open.get(judged, 0) + 1
         self._buffer.add(request, batches)
         self._planner.arrived(connection, size, len(batches), request.arrived)
         if self._closed:
@@ -183,9 +187,13 @@ class ProduceDriver:
             self._poke()
         return future
 
-    def judged_since(self, handle: int, revision: int) -> bool:
-        """Whether no batch of the partition waits for its outcome that was judged before the revision."""
-        return handle not in self._open or self._open[handle][1] >= revision
+    def judged_since(self, revision: int) -> bool:
+        """Whether no batch waits for its outcome that was judged before the revision, of any partition.
+
+        A chunk says one revision for all of its batches, the oldest: one of a topic that was bound at
+        `revision` would be refused for a batch of another topic, and one behind it, in the next chunk, taken.
+        """
+        return all(judged >= revision for judged in self._open)
 
     @property
     def buffered_bytes(self) -> int:
@@ -378,14 +386,14 @@ class ProduceDriver:
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:
         if not pending.asked_for:
             return
-        count, judged = self._open.pop(pending.offered.handle)
-        if count > 1:
-            self._open[pending.offered.handle] = count - 1, judged
         request = pending.request
         request.outcomes[pending.slot] = outcome
         request.missing -= 1
         if request.missing:
             return
+        count = self._open.pop(request.judged)
+        if count > 1:
+            self._open[request.judged] = count - 1
         self.budget.give(request.size)
         self._planner.answered(request.connection, self._loop.time())
         if not request.done.done():

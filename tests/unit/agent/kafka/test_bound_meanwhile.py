@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from agent.kafka.produce.buffer import Offered
 from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.memory_server import MemoryServer
 from coordination.state.types import Done
+from objectstore.batch import peek
 from objectstore.naming import ChunkId
 from objectstore.store import Buffer
 from tests.unit.agent.conftest import StartAgent
@@ -99,6 +101,36 @@ async def test_nothing_that_is_judged_anew_overtakes_what_is_to_be_judged_again(
     assert (await sent).error_code == RETRY
     assert (await produce(one, batch(GOOD))).error_code == 0
     assert not one.services.produce._open
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_what_another_topic_waits_with_lets_nothing_overtake(
+    start: StartAgent, idempotent: bool
+) -> None:
+    """A chunk is judged by its oldest batch. One of another topic, looked at before this one was bound, had
+    this topic's batch refused, and the one behind it, in the next chunk, was taken.
+    """
+    one, other = await start("a"), await start("b")
+    await create(one)
+    await create(one, "u")
+    await catch_up(one)
+    identity = [{"producer_id": 7, "producer_epoch": 0, "base_sequence": n} for n in range(3)]
+    first, second, third = identity if idempotent else ({}, {}, {})
+    held = HeldPuts(one)
+    driver = one.services.produce
+    mate = batch(GOOD)
+    await driver.room(len(mate))
+    handle = one.services.replica.state.topics["u"].partitions[0].handle
+    old = driver.append(9, [Offered(handle, mate, peek(mate), judged=one.services.replica.state.revision)])
+    await until(lambda: held.begun == 1)
+    await bind(other)
+    await catch_up(one)
+    answers = [await produce(one, batch(GOOD, **each)) for each in (first, second)]
+    assert [each.error_code for each in answers] == [RETRY, RETRY]
+    held.let_go()
+    assert [each.code for each in await old] == [Code.NONE]
+    for each in (first, second, third):
+        assert (await produce(one, batch(GOOD, **each))).error_code == 0
 
 
 async def test_other_topics_and_a_binding_that_says_the_same_disturb_nobody(start: StartAgent) -> None:
