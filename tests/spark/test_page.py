@@ -26,6 +26,8 @@ INLINE = re.compile(r"`((?:python|spark-submit|spark-class|floe|make|pip) [^`]+)
 ELSEWHERE = {
     "make run",  # tests/spark/test_main_job.py runs its job
     "floe table audit",  # tests/unit/agent/cli/test_audit.py
+    "floe quarantine replay",  # tests/compat/test_replay_embedded.py
+    "make bench ONLY=replay",  # a million records take minutes
 }
 DONE_BEFORE = re.compile(r"^make setup\b.*$", re.MULTILINE)  # `make test` begins with it
 RUNNING = {  # what the fixtures start, on ports of their own
