@@ -26,6 +26,7 @@ ENDS: dict[int, tuple[int, int]] = {
     Field.TYPE_ENUM: (-INT32 - 1, INT32),
 }
 TEXTS = ("", "\x00", "ä" * 300, "x" * 40_000, "\U0010ffff", "-1", "9" * 5_000, " ", "a,b,,c", "NaN")
+REALS = (float("nan"), float("inf"), float("-inf"), -1.0, -0.0, 0.0, 5e-324, 0.5, 1.0, 1.7e308)
 BLOBS = (b"", b"\xff" * 15, b"\x00" * 17, b"\xff" * 40_000)
 SPOILT = 0.5  # of the commands
 
@@ -146,5 +147,7 @@ class Spoiler(Writer):
             return draw.choice(BLOBS)
         if field.type == Field.TYPE_BOOL:
             return draw.random() < 0.5
+        if field.type == Field.TYPE_DOUBLE:
+            return draw.choice(REALS)
         low, high = ENDS[field.type]
         return draw.choice((low, low + 1, -1 if low else 0, 0, 1, 3, 7, high - 1, high, high))

@@ -22,7 +22,14 @@ from tests.property.wire_messages import (
 )
 
 ORACLES: dict[str, Any] = {"kio": Kio(), "kafka-python": KafkaPython()}
-ONLY_KIO = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
+ONLY_KIO = {
+    "ConsumerGroupDescribe",
+    "ConsumerGroupHeartbeat",
+    "CreateDelegationToken",
+    "DescribeDelegationToken",
+    "ExpireDelegationToken",
+    "RenewDelegationToken",
+}
 FEW = settings(
     max_examples=6,
     deadline=None,

@@ -16,7 +16,7 @@ def test_items_of_a_list_are_one_field() -> None:
     trial = Trial(by_message(kind.descriptor_set, kind.name))
     for offset, items in enumerate(([1], [1, -1], [-1, -2, 3])):
         payload = kind.message_class(items=items).SerializeToString()
-        record: Any = SimpleNamespace(partition=0, offset=offset, key=None, value=payload)
+        record: Any = SimpleNamespace(partition=0, offset=offset, key=None, value=payload, headers=())
         trial.look(record)
     outcome = trial.outcome
     assert (outcome.records, outcome.ruled, outcome.bad) == (3, 3, 2)

@@ -224,7 +224,7 @@ async def test_subjects_of_other_types(agent: Agent, schema_type: str) -> None:
     assert values(await read(agent)) == [frame + left] * 2
     assert values(await read(agent, "audit")) == [frame + whole, frame + left]
     (span,) = agent.services.replica.state.topics["t"].partitions[0].spans
-    redaction = agent.services.redaction
+    redaction = agent.services.rewriting.redaction
     marks = redacted.Marks(redacted.Action.REMOVE, frozenset({"PII"}))
     bad = memoryview(batch(frame + b"\x01secret", frame + whole))
     answered = bytes(await rewriting.rewritten(bad, [redaction.judge(marks, [span])]))
