@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-jobs test-spark test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock sbom compat engines
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-spark test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock sbom compat engines
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -42,22 +42,20 @@ test-unit: setup ## the inner loop: no services
 
 CLIENTS := tests/compat tests/engines tests/deploy tests/versions
 MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy tests/torture
-JOBS := tests/spark/test_page.py tests/spark/test_main_job.py $(wildcard tests/spark/test_flights*.py)
-SPARK := tests/spark $(addprefix --ignore=,$(JOBS))
-REST := tests $(addprefix --ignore=,$(CLIENTS) $(MODELS) tests/spark)
+SPARK := tests/spark
+REST := tests $(addprefix --ignore=,$(CLIENTS) $(MODELS) $(SPARK))
 LONGEST := --durations=15 --durations-min=20
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; five parts side by side, as most wait a lot
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; four parts side by side, as most wait a lot
 	@rm -f build/test-*.log; \
 	part() { name=$$1; shift; exec $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1; }; \
 	part clients $(CLIENTS) & clients=$$!; \
 	part models $(MODELS) & models=$$!; \
-	part jobs $(JOBS) & jobs=$$!; \
 	part spark $(SPARK) & spark=$$!; \
-	trap 'kill $$clients $$models $$jobs $$spark' INT TERM; \
+	trap 'kill $$clients $$models $$spark' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST); failed=$$?; \
-	for each in $$clients $$models $$jobs $$spark; do wait $$each || failed=1; done; \
-	cat build/test-models.log build/test-spark.log build/test-jobs.log build/test-clients.log; exit $$failed
+	for each in $$clients $$models $$spark; do wait $$each || failed=1; done; \
+	cat build/test-models.log build/test-spark.log build/test-clients.log; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)
@@ -65,10 +63,7 @@ test-clients: services ## the part of it with Kafka clients and tools, other eng
 test-models: services ## the part that plays and hurts: simulation, explorer, properties, golden stories, house rules, torture
 	$(PY) -m pytest $(MODELS)
 
-test-jobs: services ## the part with Spark's long jobs: the main job, flights, the commands of docs/spark.md
-	$(PY) -m pytest $(JOBS)
-
-test-spark: services ## the part with the rest of Spark
+test-spark: services ## the part with Spark
 	$(PY) -m pytest $(SPARK)
 
 test-rest: services ## all other tests

@@ -27,7 +27,7 @@ from tests.torture.workload import BASE, Writer, read_all
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
 
-REACHED_SECONDS_MAX = 90
+REACHED_SECONDS_MAX = 180
 PARTITIONS = (0, 1)
 BUSY = {
     "snapshots": {"interval_s": 1, "entries_max": 50},

@@ -98,8 +98,9 @@ async def test_rules_that_take_too_long_end_their_worker_and_no_others(start: ST
     assert {each.bad_records for each in good} == {0}
     assert not all(each.done() for each in poisoned), "all this while it goes on"
     for each in await asyncio.gather(*poisoned, return_exceptions=True):
-        assert isinstance(each, Unusable)
-        assert str(each).startswith("the rules were not evaluated within 2 s (rules.batch_s_max)")
+        assert isinstance(each, Unusable | Busy), "Busy: its worker got no processor"
+        if isinstance(each, Unusable):
+            assert str(each).startswith("the rules were not evaluated within 2 s (rules.batch_s_max)")
     small = COSTLY.message_class(numbers=[1]).SerializeToString()
     assert (await check(pool, small, kind=COSTLY, topic="poisoned")).records == 1, "the next one works"
 
@@ -127,7 +128,8 @@ async def test_the_only_worker_goes_round(start: START) -> None:
     poisoned = [asyncio.ensure_future(check(pool, MINUTES, kind=COSTLY, topic="poisoned")) for _ in range(3)]
     await asyncio.sleep(0.1)
     assert (await check(pool, GOOD, topic="good")).bad_records == 0
-    assert sum(each.done() for each in poisoned) < 3, "it did not wait for all of them"
+    over = [each for each in poisoned if each.done() and isinstance(each.exception(), Unusable)]
+    assert len(over) < 3, "it did not wait for all of them"
     await asyncio.gather(*poisoned, return_exceptions=True)
 
 

@@ -24,8 +24,7 @@ from agent.net.wire.primitives import TEXT_BYTES_MAX
 NEEDED = {
     *range(4),
     *range(8, 27),
-    *range(28, 38),
-    *range(42, 52),
+    *range(28, 52),
     55,
     57,
     60,
