@@ -13,7 +13,7 @@ from pathlib import Path
 MODULES = (
     "session", "watermark", "topics", "reading", "sinks", "jobs",
     "commands", "decoding", "flat", "backfill", "rewriting", "procedures", "maintenance",
-    "replay_writer", "replay",
+    "replay", "replay_writer",
 )  # fmt: skip
 _ROOT = Path(__file__).resolve().parents[2]
 _STAMP = (2026, 1, 1, 0, 0, 0)  # the same sources give the same bytes

@@ -29,7 +29,7 @@ from iceberg.writer import Bounds
 from tests.spark.catalogs import expect_little, keep_below
 from tests.unit.iceberg import rig as rigs
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # its fixture: audits of many tables
 
 HIGHS = {("t", 0): 6, ("t", 1): 2}
 SIDE_BY_SIDE = 3
