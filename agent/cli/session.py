@@ -107,7 +107,6 @@ async def session(bootstrap: str) -> AsyncIterator[Session]:
     """A session with the first address of a bootstrap list that answers. Raises Failure."""
     opened = await _first(bootstrap)
     try:
-        await opened.negotiate()
         yield opened
     finally:
         await opened.close()
@@ -130,15 +129,26 @@ def address_of(host: str, port: int) -> str:
 
 
 async def _first(bootstrap: str) -> Session:
+    """Of an agent that says what it speaks: one that is ending closes the connection instead."""
     problems = []
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdigit():
             raise Failure(Status.USAGE, f"--bootstrap {address!r} is not host:port")
         try:
-            return await _connect(address, host.strip("[]"), int(port))
+            opened = await _connect(address, host.strip("[]"), int(port))
         except NoConnection as error:
             problems.append(f"{address}: {error}")
+            continue
+        try:
+            await opened.negotiate()
+        except Failure as failure:
+            await opened.close()
+            if failure.status is not Status.UNREACHABLE:
+                raise
+            problems.append(f"{address}: {failure}")
+        else:
+            return opened
     tried = "; ".join(problems)
     raise unreachable(
         f"no agent is reached ({tried}); start one with `floe dev` or give --bootstrap host:port"

@@ -59,6 +59,14 @@ def test_a_server_that_is_no_agent_is_told(
     assert (got, part in line) == (status, True), line
 
 
+def test_an_agent_that_is_ending_is_passed_over(server: Callable[[bytes], str]) -> None:
+    """It takes the connection still and closes it: the next address of the list is asked."""
+    ending, other = server(b""), server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert fails("topic", "list", "--bootstrap", f"{ending},{other}")[0] == 1
+    status, line = fails("topic", "list", "--bootstrap", f"{server(b'')},{server(b'')}")
+    assert (status, line.count("closed the connection during ApiVersions")) == (4, 2)
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "part"),
     [
