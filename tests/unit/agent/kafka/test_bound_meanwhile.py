@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent.kafka.produce.buffer import Offered
+from agent.kafka.produce.buffer import (
+    WAITING,
+    Offered,
+    Outcome,
+    Pending,
+    Request,
+    commit_command,
+    make_flush,
+)
 from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.memory_server import MemoryServer
@@ -131,6 +139,18 @@ async def test_what_another_topic_waits_with_lets_nothing_overtake(
     assert [each.code for each in await old] == [Code.NONE]
     for each in (first, second, third):
         assert (await produce(one, batch(GOOD, **each))).error_code == 0
+
+
+async def test_a_chunk_says_since_when_all_that_is_in_it_holds() -> None:
+    """By when its requests came into the buffer, not by when their records were looked at."""
+    data = batch(GOOD)
+    offered = Offered(0, data, peek(data), judged=5)
+    waiting: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+    requests = [Request(1, 0.0, len(data), waiting, [WAITING], 1, judged) for judged in (7, 8)]
+    flush = make_flush(
+        [Pending(offered, each, 0) for each in requests], 2 * len(data), bytes(16), ChunkId(1, 9), 0.0
+    )
+    assert commit_command(flush).commit_chunk.judged_revision == 7
 
 
 async def test_other_topics_and_a_binding_that_says_the_same_disturb_nobody(start: StartAgent) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from agent.kafka.produce import driver
-from agent.kafka.produce.buffer import Offered, Outcome, commit_command, make_flush
+from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import ProduceDriver
 from agent.kafka.produce.planner import FlushLimits
 from agent.telemetry.metrics import Metrics
@@ -443,21 +443,6 @@ async def test_what_has_its_outcome_is_judged_by_nothing_older(make: Callable[..
         harness.puts.release(number)
     await asyncio.gather(*answers)
     assert harness.driver.judged_since(6)
-
-
-async def test_a_chunk_says_since_when_all_that_is_in_it_holds(make: Callable[..., Harness]) -> None:
-    """By when its requests came into the buffer, not by when their records were looked at."""
-    harness = make()
-    harness.puts.hold = True
-    await harness.send(offer(0, 1))
-    await settle(harness, 1)
-    for judged in (7, 8):
-        await harness.driver.room(len(offer(0, 1).data))
-        harness.driver.append(1, [offer(judged % PARTITIONS, 1)._replace(judged=5)], judged)
-    assert not harness.driver.judged_since(8)
-    taken, _ = harness.driver._buffer.take(1 << 20, 10)
-    command = commit_command(make_flush(taken, 1, bytes(16), ChunkId(1, 9), 0.0))
-    assert command.commit_chunk.judged_revision == 7
 
 
 async def test_a_request_of_more_batches_than_one_chunk_takes_is_split(make: Callable[..., Harness]) -> None:
