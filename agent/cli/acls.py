@@ -14,7 +14,7 @@ import typer
 from agent.cli import options
 from agent.cli.failures import Failure
 from coordination.clock import SystemClock
-from coordination.state.acl_types import WILDCARD, Operation, ResourceType
+from coordination.state.acl_types import WILDCARD, Operation, ResourceType, spoken
 
 app = typer.Typer(
     help="What may be done by whom (docs/security.md). ACLs are set with Kafka's own kafka-acls.sh.",
@@ -128,7 +128,7 @@ def commands(found: Iterable[Wanted]) -> Iterator[str]:
         words = ["kafka-acls.sh", "--bootstrap-server", "$BOOTSTRAP", "--command-config", "$ADMIN", "--add"]
         words += ["--allow-principal", quoted(one.principal)]
         for operation in one.operations:
-            words += ["--operation", "".join(part.capitalize() for part in operation.name.split("_"))]
+            words += ["--operation", spoken(operation.name)]
         if one.resource is ResourceType.CLUSTER:
             words.append("--cluster")
         else:

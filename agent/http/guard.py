@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.http.answers import Problem
+from agent.net.listening import ANONYMOUS
 from agent.telemetry.logs import logger, request_id
 from agent.telemetry.metrics import Metrics
-from agent.telemetry.trail import ANONYMOUS, Actor, http_actor
+from agent.telemetry.trail import Actor, http_actor
 
 PROBES = ("/livez", "/readyz", "/metrics")
 """Served even when all places are taken: an overloaded agent must not look dead."""

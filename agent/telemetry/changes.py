@@ -38,7 +38,7 @@ from coordination.commands import (
     UpdateFeatures,
 )
 from coordination.kafka_codes import Code
-from coordination.state.acl_types import Operation, PatternType, Permission, ResourceType
+from coordination.state.acl_types import Operation, PatternType, Permission, ResourceType, spoken
 from coordination.state.state import State
 
 _M = TypeVar("_M", bound=Message)
@@ -164,11 +164,6 @@ def _groups_deleted(message: DeleteGroups, value: object) -> list[Change]:
         Change("DeleteGroup", "Group", group, outcome="" if code is None else Code(code).name)
         for group, code in zip(message.group, codes, strict=True)
     ]
-
-
-def spoken(name: str) -> str:
-    """An operation or a resource as Kafka's tools call it: DESCRIBE_CONFIGS is DescribeConfigs."""
-    return "".join(part.capitalize() for part in name.split("_"))
 
 
 _RESOURCES, _OPERATIONS_OF_ACLS = (

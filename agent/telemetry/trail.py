@@ -41,9 +41,6 @@ class Actor(NamedTuple):
 ID_BYTES = 6
 """By which the events of a process differ from those of all others."""
 
-ANONYMOUS = "ANONYMOUS"
-"""Whoever did not log in."""
-
 NOBODY = Actor("", "", "", "")
 """The cluster itself."""
 

@@ -15,6 +15,11 @@ WILDCARD_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 
 
+def spoken(name: str) -> str:
+    """An operation or a resource as Kafka's tools call it: DESCRIBE_CONFIGS is DescribeConfigs."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
 class ResourceType(IntEnum):
     """What an ACL is about (org.apache.kafka.common.resource.ResourceType)."""
 

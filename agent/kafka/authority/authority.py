@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from agent.config.authorizer import principals
 from agent.kafka.authority.decide import canonical, decide, decide_any
 from agent.kafka.authority.needs import SUPPORTED, Need
-from agent.telemetry.changes import Change, spoken
+from agent.telemetry.changes import Change
 from agent.telemetry.shadow import Seen, Shadow
 from agent.telemetry.trail import Actor, Trail
-from coordination.state.acl_types import CLUSTER_NAME, WILDCARD, Operation, ResourceType
+from coordination.state.acl_types import CLUSTER_NAME, WILDCARD, Operation, ResourceType, spoken
 
 if TYPE_CHECKING:
     from prometheus_client import Counter

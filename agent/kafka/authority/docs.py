@@ -7,12 +7,11 @@ from pathlib import Path
 
 from agent.kafka.authority.needs import FREE, TABLE, Need
 from agent.net.wire.api import APIS
-from coordination.state.acl_types import Operation
+from coordination.state.acl_types import Operation, spoken
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "security.md"
 START = "<!-- drawn by `python -m agent.kafka.authority.docs` -->"
 END = "<!-- end of the table -->"
-NAMES = {38: "CreateDelegationToken", 41: "DescribeDelegationToken"}  # what the codecs may not know yet
 
 
 def render() -> str:
@@ -23,7 +22,9 @@ def render() -> str:
             "|---|---|---|---|---|",
             *_rows(),
             "",
-            "Nothing is asked for: " + "; ".join(f"{_api(key)} ({why})" for key, why in FREE.items()) + ".",
+            "Nothing is asked for: "
+            + "; ".join(f"{APIS[key].name} ({why})" for key, why in FREE.items())
+            + ".",
         ]
     )
 
@@ -31,18 +32,14 @@ def render() -> str:
 def _rows() -> Iterator[str]:
     for key in sorted(TABLE):
         for number, need in enumerate(TABLE[key]):
-            api = f"{_api(key)} ({key})" if not number else ""
+            api = f"{APIS[key].name} ({key})" if not number else ""
             what = f"{_words(need.operation)} | {_words(need.resource)}"
             yield f"| {api} | {what} | {need.of} | {_answer(need)} |"
 
 
-def _api(key: int) -> str:
-    return APIS[key].name if key in APIS else NAMES[key]
-
-
 def _words(of: Operation | object) -> str:
     """As kafka-acls writes it: DescribeConfigs, TransactionalId."""
-    return "".join(part.capitalize() for part in str(getattr(of, "name", "")).split("_"))
+    return spoken(str(getattr(of, "name", "")))
 
 
 def _answer(need: Need) -> str:
