@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.cli.impact import COLUMNS, _table
 from tests.unit.agent.cli.conftest import Dev, fails, start_dev
 
 MONEY = 'syntax = "proto3"; package common; message Money { string currency = 1; int64 units = 2; }\n'
@@ -94,6 +95,16 @@ def test_a_check_says_what_breaks_whom(dev: Dev, protos: Path) -> None:
     status, line = dev.fails("schema", "register", "checked", str(protos / "shop/broken.proto"), *reference)
     assert status == 5
     assert "incompatible with an earlier schema" in line
+
+
+@pytest.mark.parametrize(
+    ("made", "head"), [(False, "  table floe.t (not made yet)"), (True, "  table floe.t")]
+)
+def test_a_table_that_is_not_there_yet_is_told_so(made: bool, head: str) -> None:
+    columns = {**{kind: [] for kind in COLUMNS}, "problems": [], "more": 0}
+    assert list(_table({"name": "floe.t", "made": made, "columns": columns})) == [
+        f"{head}: no column changes"
+    ]
 
 
 def test_an_impact_is_told_before_it_is_made(dev: Dev, protos: Path) -> None:

@@ -20,7 +20,9 @@ from agent.net.wire.generated.expire_delegation_token import ExpireDelegationTok
 from agent.net.wire.generated.renew_delegation_token import RenewDelegationTokenRequest
 from agent.net.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from agent.net.wire.generated.sasl_handshake import SaslHandshakeRequest
+from coordination.commands import AclBinding, CreateAcls
 from coordination.kafka_codes import Code
+from coordination.state.acl_types import Operation, PatternType, Permission, ResourceType
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.login.test_gate import Raw, serving
 from tests.unit.agent.rig import Agent
@@ -176,6 +178,40 @@ async def test_who_may_do_what(connect: Any) -> None:
     assert (await alice.ask(("CreateDelegationToken", 3, odd))).error_code == Code.INVALID_PRINCIPAL_TYPE
     short = await create(alice, lifetime_ms=5_000)
     assert short.max_timestamp_ms - short.issue_timestamp_ms == 5_000
+
+
+def allow(name: str, resource: int, operation: int) -> AclBinding:
+    return AclBinding(
+        resource_type=resource,
+        pattern_type=PatternType.LITERAL,
+        name=name,
+        principal="User:alice",
+        host="*",
+        operation=operation,
+        permission=Permission.ALLOW,
+    )
+
+
+async def test_acls_give_tokens_of_others_to_whom_they_let(start: StartAgent, tmp_path: Any) -> None:
+    """As in Kafka; and without an authorizer nobody but the administrator has them."""
+    agent = await start("a", **settings(tmp_path), authorizer={"mode": "enforce"})
+    async with serving(agent) as (_, connect):
+        alice, bob = await login(connect, "alice"), await login(connect, "bob")
+        token = (await create(bob)).token_id
+        assert (await create(alice, "bob")).error_code == Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        assert await described(alice) == []
+        acls = [allow(token, ResourceType.DELEGATION_TOKEN, Operation.DESCRIBE)]
+        await agent.services.replica.propose(CreateAcls(acls=acls))
+        assert await described(alice) == [token]
+        acls = [
+            allow("User:bob", ResourceType.USER, each)
+            for each in (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS)
+        ]
+        await agent.services.replica.propose(CreateAcls(acls=acls))
+        made = await create(alice, "bob")
+        assert (made.error_code, made.principal_name) == (0, "bob")
+        other = (await create(bob)).token_id
+        assert set(await described(alice)) == {token, made.token_id, other}
 
 
 async def test_without_a_secret_there_are_none(start: StartAgent, tmp_path: Any) -> None:
