@@ -114,11 +114,26 @@ def test_a_package_with_another_hash_is_not_unpacked(bare: dict[str, str], fresh
     pins = fresh / "deploy" / "setup" / "debian-kcat.sha256"
     pins.write_text(re.sub("^.", "g", pins.read_text()))
     code = """
-from deploy.setup.kcat import NoKcat, kcat_command
+from deploy.setup.debian import NotToBeHad
+from deploy.setup.kcat import kcat_command
 try:
     print(kcat_command())
-except NoKcat as error:
+except NotToBeHad as error:
     print(error)
 """
     assert "do not use it" in run(code, bare, fresh)
     assert not (fresh / "build" / "tools" / "kcat" / "root").exists()
+
+
+def test_a_package_that_debian_replaced_comes_as_its_successor(bare: dict[str, str], fresh: Path) -> None:
+    """Debian keeps no older version: a pin alone is left without the program at the next security update."""
+    pins = fresh / "deploy" / "setup" / "debian-kcat.sha256"
+    kept = pins.read_text()
+    pins.write_text(kept.replace("1.7.1-2", "1.7.1-1"))
+    try:
+        code = "from deploy.setup.kcat import kcat_command; print(*kcat_command())"
+        command = run(code, bare, fresh).splitlines()[-1].split()
+    finally:
+        pins.write_text(kept)
+    assert Path(command[-1]).is_relative_to(fresh)
+    subprocess.run([*command, "-V"], capture_output=True, check=True)

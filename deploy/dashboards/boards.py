@@ -1,0 +1,39 @@
+"""All of Floe's dashboards. Metrics of agents only: etcd and the store have dashboards of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deploy.dashboards.clients import CLIENTS
+from deploy.dashboards.overview import OVERVIEW
+from deploy.dashboards.storage import STORAGE
+from deploy.dashboards.tables import TABLES
+
+BOARDS = (OVERVIEW, CLIENTS, STORAGE, TABLES)
+
+LEFT_OUT: Mapping[str, str] = {
+    "floe_append_bytes_total": "entries are small; their number and time are shown",
+    "floe_audit_lost_total": "an alert",
+    "floe_collected_objects_total": "an hour's sum says little; the bucket's size does",
+    "floe_newest_defect_seconds": "the time of an event, for the alert on it",
+    "floe_newest_damaged_read_seconds": "the time of an event, for the alert on it",
+    "floe_memory_limit_bytes": "an alert compares it",
+    "floe_memory_needed_bytes": "an alert compares it",
+    "floe_peer_request_faults_total": "/status tells more than their number",
+    "floe_quota_entities": "a bounded table's size",
+    "floe_table_last_compaction_seconds": "`floe table list` shows it",
+    "floe_warmed_bytes_total": "a matter of seconds after a move",
+    "floe_whole_chunk_hits_total": "the cache's hits by source are shown",
+    "floe_rules_held_bytes": "waiting batches are shown",
+    "floe_merge_gets_total": "its bytes are shown",
+    "floe_merge_refused_total": "a race that is lost costs nothing but work",
+    "floe_merge_rows_total": "swapped partitions are shown",
+    "floe_compacted_away_bytes_total": "bytes that were read are shown",
+    "floe_rules_records_total": "bad ones are shown, all records too",
+    "process_max_fds": "a constant",
+    "process_virtual_memory_bytes": "address space says nothing of memory in use",
+    "process_start_time_seconds": "shown as time since the start of an incarnation",
+    "python_gc_objects_collected_total": "collections are shown",
+    "python_gc_objects_uncollectable_total": "zero",
+}
+"""Metrics on no dashboard, and why."""

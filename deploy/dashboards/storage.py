@@ -1,0 +1,127 @@
+"""What is written to etcd and to the object store, and what works on it behind."""
+
+from __future__ import annotations
+
+from deploy.dashboards.panels import AGENT, Board, Row, line, percentiles, quantile, rate
+
+STORAGE = Board(
+    "floe-storage",
+    "Floe / Log and store",
+    "What is written to etcd and to the object store, and what works on it behind.",
+    [
+        Row(
+            "Written",
+            [
+                percentiles("PUT of a chunk", "Time until the store has a chunk.", "floe_put_seconds"),
+                percentiles(
+                    "Append to the log", "Time until an entry's outcome is known.", "floe_append_seconds"
+                ),
+                line(
+                    "Revisions",
+                    "Log entries applied in a second, by agent: all apply all.",
+                    "ops",
+                    (rate("floe_applied_entries_total", "instance"), AGENT),
+                ),
+                line(
+                    "Size of chunks",
+                    "Half of all chunks are smaller, and one in a hundred is larger.",
+                    "bytes",
+                    (
+                        quantile(0.5, "floe_chunk_bytes"),
+                        "p50",
+                    ),
+                    (
+                        quantile(0.99, "floe_chunk_bytes"),
+                        "p99",
+                    ),
+                ),
+                line(
+                    "Chunks",
+                    "Chunks written in a second, by agent.",
+                    "ops",
+                    (rate("floe_chunk_bytes_count", "instance"), AGENT),
+                ),
+                line(
+                    "PUTs",
+                    "Sent a second time because they were slow, failed for good, and now being written.",
+                    "short",
+                    (rate("floe_put_hedged_total"), "hedged/s"),
+                    (rate("floe_put_failed_total"), "failed/s"),
+                    ("sum(floe_puts_in_flight{@})", "in flight"),
+                ),
+                line(
+                    "Waiting commands",
+                    "Bytes of commands that wait for their append.",
+                    "bytes",
+                    ("sum by (instance) (floe_replica_queue_bytes{@})", AGENT),
+                ),
+                line(
+                    "Revision",
+                    "The newest revision applied: all agents agree within a moment.",
+                    "short",
+                    ("max by (instance) (floe_revision{@})", AGENT),
+                ),
+                line(
+                    "Revisions behind",
+                    "Revisions known to be in the log and not applied.",
+                    "short",
+                    ("max by (instance) (floe_lag_revisions{@})", AGENT),
+                ),
+            ],
+        ),
+        Row(
+            "Read",
+            [
+                line(
+                    "Reads of the store",
+                    "Reads for readers of records, by of what.",
+                    "reqps",
+                    (rate("floe_store_reads_total", "of"), "{{of}}"),
+                ),
+                line(
+                    "Bytes of the store",
+                    "Bytes that these reads gave.",
+                    "Bps",
+                    (rate("floe_store_read_bytes_total", "of"), "{{of}}"),
+                ),
+            ],
+        ),
+        Row(
+            "Behind",
+            [
+                line(
+                    "Merging",
+                    "Record bytes that merging read and wrote, and wrote anew.",
+                    "Bps",
+                    (rate("floe_merge_bytes_total"), "merged"),
+                    (rate("floe_merge_rewritten_bytes_total"), "written anew"),
+                ),
+                line(
+                    "Segments",
+                    "Partitions whose slices were swapped for a segment, and merges given up.",
+                    "ops",
+                    (rate("floe_merge_swaps_total"), "swapped"),
+                    (rate("floe_merges_failed_total"), "given up"),
+                ),
+                line(
+                    "Compaction",
+                    "Record bytes that compaction read.",
+                    "Bps",
+                    (rate("floe_compacted_bytes_total"), "read"),
+                ),
+                line(
+                    "Compactions given up",
+                    "For now; they are tried again.",
+                    "ops",
+                    (rate("floe_compactions_failed_total"), "given up"),
+                ),
+                line(
+                    "Retention",
+                    "Log starts moved by retention.",
+                    "ops",
+                    (rate("floe_log_starts_moved_total"), "moved"),
+                ),
+            ],
+        ),
+    ],
+)
