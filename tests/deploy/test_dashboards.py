@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import subprocess
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +13,7 @@ from agent.telemetry.docs import Row, around, own
 from deploy.dashboards.__main__ import FOLDER, text_of
 from deploy.dashboards.boards import BOARDS, LEFT_OUT
 from deploy.dashboards.panels import COLUMNS, Board, built, metrics_in
-from deploy.setup.prometheus import prometheus_command
+from deploy.services.prometheus import Prometheus
 from tests.deploy.test_chart import CHART, render, resources
 
 each_board = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
@@ -111,41 +106,18 @@ def test_the_chart_brings_each_as_a_config_map() -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus that scrapes nothing; its address."""
-    folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "empty.yml").write_text("scrape_configs: []\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    options = ["--config.file=empty.yml", "--storage.tsdb.path=data", f"--web.listen-address={address}"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*prometheus_command(), *options], cwd=folder, stderr=log, stdout=log)
-    try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"http://{address}/-/ready", timeout=5)
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.1)
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait(30)
+def prometheus() -> Iterator[Prometheus]:
+    with Prometheus() as running:
+        yield running
 
 
 @pytest.mark.services
 @each_board
-def test_prometheus_understands_each_query(board: Board, prometheus: str) -> None:
+def test_prometheus_understands_each_query(board: Board, prometheus: Prometheus) -> None:
     for promql in queries(board):
-        text = promql.replace("$__rate_interval", "1m")
-        asked = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': text})}"
-        try:
-            answer = urllib.request.urlopen(asked, timeout=10).read()
-        except urllib.error.HTTPError as error:
-            answer = error.read()
-        assert json.loads(answer)["status"] == "success", (promql, answer)
+        prometheus.value(promql.replace("$__rate_interval", "1m"))
+    with pytest.raises(OSError, match="400"):
+        prometheus.value("rate(floe_ready)")
 
 
 def test_a_folder_of_the_chart_holds_them() -> None:
