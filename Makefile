@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-spark test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock sbom compat engines
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom compat engines
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -98,6 +98,9 @@ late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BR
 
 pauses: services ## how long clients wait while one agent of three is not well (REPEATS=n, ONLY="without etcd")
 	$(PY) -m tests.torture.pauses --repeats $(or $(REPEATS),4) $(if $(ONLY),--only "$(ONLY)")
+
+alarms: services ## do the chart's alerts ring within a minute, by a real Prometheus (ONLY="etcd", HEALTH=minutes)
+	$(PY) -m tests.torture.alarms $(if $(ONLY),--only "$(ONLY)") $(if $(HEALTH),--health $(HEALTH))
 
 soak: services ## faults for MINUTES=n, repeated by SEED=n
 	$(PY) -m tests.torture.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -8,10 +8,21 @@ from typing import Any
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
 
 ANSWER_S_MAX = 30.0
+ANSWER_BYTES_MAX = 64 << 20
 
 
 def ask(base: str, path: str, body: object | None = None, *, seconds_max: float = ANSWER_S_MAX) -> Any:
     """GET, or POST when there is a body; the answer's JSON. Raises Failure."""
+    answer = fetch(base, path, body, seconds_max=seconds_max)
+    try:
+        return json.loads(answer)
+    except ValueError:
+        url = base.rstrip("/") + path
+        raise Failure(Status.FAILED, f"{url} did not answer with JSON; is it an agent of Floe?") from None
+
+
+def fetch(base: str, path: str, body: object | None = None, *, seconds_max: float = ANSWER_S_MAX) -> bytes:
+    """GET, or POST when there is a body; the answer as it is, ANSWER_BYTES_MAX at most. Raises Failure."""
     # imported here: Python's HTTP client takes a while, and not every command that may ask does
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
@@ -25,7 +36,7 @@ def ask(base: str, path: str, body: object | None = None, *, seconds_max: float 
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     try:
         with urlopen(Request(url, data, headers), timeout=seconds_max) as answer:
-            return json.load(answer)
+            return bytes(answer.read(ANSWER_BYTES_MAX))
     except HTTPError as error:
         with error:
             raise _failure(url, error.code, error.read()) from None
@@ -34,8 +45,6 @@ def ask(base: str, path: str, body: object | None = None, *, seconds_max: float 
         raise unreachable(f"no agent answers at {base}: {reason}; give --http http://host:port") from None
     except (TimeoutError, HTTPException, OSError) as error:
         raise unreachable(f"no agent answers at {base}: {error}; give --http http://host:port") from None
-    except ValueError:
-        raise Failure(Status.FAILED, f"{url} did not answer with JSON; is it an agent of Floe?") from None
 
 
 def _failure(url: str, code: int, answer: bytes) -> Failure:

@@ -16,6 +16,8 @@ from deploy.services.service import Service, answers
 from deploy.setup.prometheus import prometheus_command
 
 ANSWER_SECONDS_MAX = 10
+TIMEOUT_S = 10
+"""Of a scrape, as Prometheus and its operator have it by default."""
 
 
 class Prometheus(Service):
@@ -41,7 +43,11 @@ class Prometheus(Service):
         every = f"{interval_s}s"
         job = {"job_name": "floe", "file_sd_configs": [{"files": [str(self._targets)]}]}
         tree = {
-            "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+            "global": {
+                "scrape_interval": every,
+                "scrape_timeout": f"{min(interval_s, TIMEOUT_S)}s",
+                "evaluation_interval": every,
+            },
             "rule_files": ["rules.yaml"],
             "scrape_configs": [job],
         }

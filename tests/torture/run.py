@@ -23,9 +23,11 @@ TABLE_SECONDS_MAX = 90
 READERS_SECONDS_MAX = 60
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
-    """Create the topic and wait until a client sees it."""
-    admin = AdminClient({**BASE, "bootstrap.servers": bootstrap})
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None, **settings: str
+) -> None:
+    """Create the topic and wait until a client, with such settings of its own, sees it."""
+    admin = AdminClient({**BASE, "bootstrap.servers": bootstrap, **settings})
     made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})], request_timeout=30)
     made[topic].result(30)
 

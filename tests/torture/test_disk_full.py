@@ -60,17 +60,25 @@ class SmallDisk(FloeAgent):
 
 
 class SmallFiles(FloeAgent):
-    """An agent whose files may not grow past FILE_KIB_MAX (RLIMIT_FSIZE)."""
+    """An agent whose files may not grow past FILE_KIB_MAX (RLIMIT_FSIZE); with 0 not before fill()."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], directory: Path) -> None:
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], directory: Path, file_kib_max: int = FILE_KIB_MAX
+    ) -> None:
         super().__init__(name, settings, directory)
+        self.file_kib_max = file_kib_max
         self.disk = directory / "disk"
         self.disk.mkdir()
 
     def command(self) -> list[str]:
         """Only the soft limit: it can be lifted again."""
-        script = f"ulimit -S -f {FILE_KIB_MAX} && exec {shlex.join(super().command())}"
+        script = f"ulimit -S -f {self.file_kib_max or 'unlimited'} && exec {shlex.join(super().command())}"
         return ["bash", "-c", script]
+
+    def fill(self) -> None:
+        """From now on nothing grows."""
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, hard))
 
     def free_space(self) -> None:
         """Lift the limit of the running process."""

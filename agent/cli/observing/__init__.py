@@ -1,0 +1,1 @@
+"""Looking at a whole cluster over HTTP: `floe doctor`, `floe top`, `floe support-bundle`."""
