@@ -31,8 +31,8 @@ def test_each_row_is_a_rule_and_each_rule_a_row() -> None:
     asked = {str(rule["expr"]): str(rule["for"]) for rule in rules()}
     assert asked.keys() == rows().keys()
     for expression, wait in rows().items():
-        minutes = re.match(r"(\d+) min", wait)
-        assert asked[expression] == (f"{minutes[1]}m" if minutes else "0m"), expression
+        said = re.match(r"(\d+) (min|s)\b", wait)
+        assert asked[expression] == (f"{said[1]}{said[2][0]}" if said else "0m"), expression
     names = [rule["alert"] for rule in rules()]
     assert len(set(names)) == len(names) > 25
 
