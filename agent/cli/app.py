@@ -42,6 +42,7 @@ COMMANDS = {
     "top": Place("observing.top", "top"),
     "doctor": Place("observing.doctor", "doctor"),
     "support-bundle": Place("observing.bundle", "support_bundle"),
+    "bench": Place("benching", "bench"),
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),
