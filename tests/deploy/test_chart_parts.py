@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from deploy.services import Minio
 from tests.deploy.test_alerts import alerts_of
 from tests.deploy.test_chart import (
     CHART,
@@ -334,3 +335,40 @@ def test_notes_name_what_is_there(values: Path) -> None:
         (workload,) = [w for w in workloads(rendered) if w["metadata"]["name"] == name]
         assert workload["kind"].lower() == kind
         assert OURS[0] in {each["name"] for each in pod_of(workload)["containers"]}
+
+
+def test_a_job_makes_the_bucket_and_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    """Its container, run as a kubelet would: first while no store is there, then against a real one."""
+    store = Minio()
+    credentials = {"FLOE_STORE__ACCESS_KEY": store.access_key, "FLOE_STORE__SECRET_KEY": store.secret_key}
+    where = {"url": "s3://fresh-bucket/floe", "endpoint": store.endpoint, "allowHttp": True, "prepare": True}
+    rendered = resources(render(given(tmp_path, objectStore=where)))
+    (job,) = of_kind(rendered, "Job").values()
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    config = tmp_path / "floe.yaml"
+    config.write_text(rendered["ConfigMap/r-floe"]["data"]["floe.yaml"])
+    arguments = [str(config) if each == "/etc/floe/floe.yaml" else each for each in container["args"]]
+    fields = {"metadata.name": "r-floe-bucket-1", "status.podIP": "10.0.0.1", "spec.nodeName": "n"}
+    environment = environment_of(container, fields) | credentials
+
+    def ran() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent", *arguments]
+        return subprocess.run(
+            command, check=False, env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    assert ran().returncode != 0, "no store is there yet"
+    with store:
+        prepared = ran()
+        assert prepared.returncode == 0, prepared
+        assert [each["Name"] for each in store.client().list_buckets()["Buckets"]] == ["fresh-bucket"]
+        assert ran().returncode == 0, "with every upgrade again"
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
+    assert "helm.sh/hook" not in str(job), "agents wait for it, and --wait for agents"
+
+
+def test_only_an_s3_bucket_is_made(tmp_path: Path) -> None:
+    values = given(tmp_path, objectStore={"url": "gs://bucket/floe", "prepare": True})
+    done = run("helm", "template", "r", str(CHART), "-f", str(values))
+    assert done.returncode != 0
+    assert 'objectStore.prepare: "gs://bucket/floe" is no s3:// bucket' in done.stderr
