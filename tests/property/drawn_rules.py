@@ -15,7 +15,22 @@ FRACTIONS = ("float", "double")
 SCALARS = (*SIGNED, *UNSIGNED, *FRACTIONS, "bool", "string", "bytes", "Colour")
 KEYS = (*SIGNED, *UNSIGNED, "bool", "string")
 UUID = "0a1b2c3d-0000-4000-8000-00000000000F"
-TEXTS = ("", "a", "ab", "abc", "é", "aé", "a@b.co", "a.b@c-d.example", "@", UUID, UUID[1:], "a\nb", "A b", "ab\n")
+TEXTS = (
+    "",
+    "a",
+    "ab",
+    "abc",
+    "é",
+    "aé",
+    "a@b.co",
+    "a.b@c-d.example",
+    "@",
+    UUID,
+    UUID[1:],
+    "a\nb",
+    "A b",
+    "ab\n",
+)
 NUMBERS = (0, 1, 2, 3, 100)
 HEAD = """
 import "buf/validate/validate.proto";
@@ -47,7 +62,7 @@ class Drawn:
             )
             fields.append(f"oneof choice {{ {required}{members}}}")
         cel = "".join(
-            f"option (buf.validate.message).cel = {{ id: \"c{each}\", message: \"m\", expression: '{text}' }}; "
+            f'option (buf.validate.message).cel = {{ id: "c{each}", message: "m", expression: \'{text}\' }}; '
             for each, text in enumerate(self._expressions(fields))
         )
         return f"message M{number} {{ {cel}{' '.join(fields)} }}"
@@ -66,7 +81,9 @@ class Drawn:
             rules = self._many("map", ("min_pairs", "max_pairs"), {"keys": key, "values": kind})
             return f"map<{key}, {kind}> f{at} = {at}{self._options(rules)};"
         if shape in ("list", "inners"):
-            rules = self._many("repeated", ("min_items", "max_items"), {"items": kind} if shape == "list" else {})
+            rules = self._many(
+                "repeated", ("min_items", "max_items"), {"items": kind} if shape == "list" else {}
+            )
             if shape == "list" and self._chance(0.3):
                 rules.append("repeated.unique = true")
             return f"repeated {kind} f{at} = {at}{self._options(rules)};"

@@ -1,4 +1,4 @@
-"""Of what is surely good protovalidate's library finds nothing: random rules over random messages, it judges."""
+"""Of what is surely good protovalidate's library finds nothing wrong: random rules, random messages."""
 
 from __future__ import annotations
 
