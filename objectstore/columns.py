@@ -162,6 +162,22 @@ def _walked(
     return None
 
 
+def stretch(plain: Buffer, at: int, count: int, header: BatchHeader) -> tuple[Columns, int] | None:
+    """So many records, from byte `at` on, of a batch that is not compressed, and the byte behind the last.
+
+    None where there is no native walk, or it does not take one of them: nothing is known of them then.
+    """
+    gathered = none()
+    while _walk is not None and len(gathered) < count:
+        some = min(count - len(gathered), STEP_RECORDS_MAX)
+        told = _walk(plain, at, some, STEP_BYTES_MAX, header.base_offset, header.base_timestamp)
+        if told is None:
+            return None
+        at = told[-1]
+        gathered = _appended(gathered, told, header)
+    return (gathered, at) if len(gathered) == count else None
+
+
 def _appended(to: Columns, told: _Told, header: BatchHeader) -> Columns:
     """What the walk told behind the rows there are. An append time is every record's (KIP-32)."""
     offsets, times, keys, values, headers, size, _ = told

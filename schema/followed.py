@@ -21,7 +21,8 @@ from schema.framing import SchemaName
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.rules.ruled import Ruled
-from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
+from schema.rules.sure.doubts import Doubts
+from schema.strict import BAD_RECORDS_MAX, DOUBT, REASON_CHARS_MAX, BadRecord, problem, told
 
 KINDS_MAX = 1_024
 """Schemas that one topic's keys or values have ready; beyond, all are forgotten, and looked up again."""
@@ -97,10 +98,13 @@ class FollowedPart:
         self.has_rules = False
         """Whether a message that was looked up has rules of protovalidate."""
 
-    def check(self, records: Sequence[bytes | None], refused: Refused) -> list[BadRecord]:
+    def check(
+        self, records: Sequence[bytes | None], refused: Refused, doubts: Doubts | None = None
+    ) -> list[BadRecord]:
         """The bad ones among `records`, at most BAD_RECORDS_MAX. Raises UnknownSchemas. Null is good.
 
-        Those whose frame is in a header stand behind it (framing.composed).
+        Those whose frame is in a header stand behind it (framing.composed). `doubts` is told which may break
+        rules.
         """
         bad: list[BadRecord] = []
         unknown: dict[Framed, None] = {}
@@ -109,10 +113,13 @@ class FollowedPart:
                 continue
             kind = self._first.get(record[:_PREFIX])
             if kind is not None:
-                reason = problem(record[_PREFIX:], kind, self._allow_unknown)
+                obeys = None if doubts is None else doubts.obeys(kind)
+                reason = problem(record[_PREFIX:], kind, self._allow_unknown, obeys)
             else:
-                reason = self._framed(record, refused, unknown)
-            if reason is not None:
+                reason = self._framed(record, refused, unknown, doubts)
+            if reason == DOUBT and doubts is not None:
+                doubts.places.append(index)
+            elif reason is not None:
                 bad.append(BadRecord(index, self._told(record, reason)))
                 if len(bad) == BAD_RECORDS_MAX:
                     return bad
@@ -128,7 +135,9 @@ class FollowedPart:
             return f"{self._role}: {reason}"[:REASON_CHARS_MAX]
         return told(self._role, record, reason, "a message in a frame")
 
-    def _framed(self, record: bytes, refused: Refused, unknown: dict[Framed, None]) -> str | None:
+    def _framed(
+        self, record: bytes, refused: Refused, unknown: dict[Framed, None], doubts: Doubts | None
+    ) -> str | None:
         """Why the record is bad; None where it is good, or not known yet."""
         if record[:1] not in _FRAMES:
             return (
@@ -153,28 +162,35 @@ class FollowedPart:
         framed = (name, frame.indexes)
         kind = self._kinds.get(framed)
         if kind is not None:
-            return problem(record[frame.start :], kind, self._allow_unknown)
+            obeys = None if doubts is None else doubts.obeys(kind)
+            return problem(record[frame.start :], kind, self._allow_unknown, obeys)
         if framed not in refused:
             unknown[framed] = None
             return None
         return refused[framed]
 
     def note(
-        self, records: Sequence[bytes | None], ruled: Ruled, first: int, stored: Sequence[bytes | None]
+        self,
+        records: Sequence[bytes | None],
+        ruled: Ruled,
+        first: int,
+        stored: Sequence[bytes | None],
+        places: range | None = None,
     ) -> None:
         """Of which messages these are, the batch's from record `first` on: all were found good.
 
-        `stored`: the same as they stand in the batch. Raises TooMixed, and UnknownSchemas where what they
-        name was forgotten meanwhile.
+        `stored`: the same as they stand in the batch; `places`: only those. Raises TooMixed, and
+        UnknownSchemas where what they name was forgotten meanwhile.
         """
-        for index, record in enumerate(records, first):
+        for place in range(len(records)) if places is None else places:
+            record = records[place]
             if record is None:
                 continue
             kind, start = self._first.get(record[:_PREFIX]), _PREFIX
             if kind is None:
                 kind, start = self._framed_kind(record) or (None, 0)
-            front = len(record) - len(stored[index - first] or b"")
-            ruled.note(self._role, index, kind, 0 if kind is None else start - front)
+            front = len(record) - len(stored[place] or b"")
+            ruled.note(self._role, first + place, kind, 0 if kind is None else start - front)
 
     def _framed_kind(self, record: bytes) -> tuple[MessageType, int] | None:
         """Of which message a good record is, and where it begins; None: of another schema type."""

@@ -9,6 +9,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from schema import diagnosis
 from schema.descriptors import MessageType
+from schema.rules.sure.kinds import Obeys
 
 BAD_RECORDS_MAX = 128
 """Bad records named per batch; the search ends there."""
@@ -30,8 +31,15 @@ class BadRecord:
         return self.reason.partition(":")[0]
 
 
-def problem(payload: bytes, kind: MessageType, allow_unknown: bool) -> str | None:
-    """Why the bytes are not the message, by the strict parse (README.md); None when they are."""
+DOUBT = ""
+"""Instead of a reason: the bytes are the message, and it may break its rules."""
+
+
+def problem(payload: bytes, kind: MessageType, allow_unknown: bool, obeys: Obeys | None = None) -> str | None:
+    """Why the bytes are not the message, by the strict parse (README.md); None when they are.
+
+    DOUBT: they are, and `obeys` does not say that it surely obeys its rules.
+    """
     try:
         message = kind.message_class.FromString(payload)
     except DecodeError:
@@ -40,7 +48,12 @@ def problem(payload: bytes, kind: MessageType, allow_unknown: bool) -> str | Non
         return diagnosis.why_incomplete(message)
     if not allow_unknown and _has_unknown(message, kind):
         return diagnosis.why_unknown(payload, kind.descriptor)
-    return None
+    if obeys is None:
+        return None
+    try:
+        return None if obeys(message) else DOUBT
+    except ValueError:  # a text of proto2 that is no UTF-8
+        return DOUBT
 
 
 def _has_unknown(message: Message, kind: MessageType) -> bool:

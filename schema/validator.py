@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 from google.protobuf.message import Message
 
@@ -20,11 +20,16 @@ from schema import descriptors, framing
 from schema.descriptors import MessageType
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
 from schema.rules.ruled import RECORD, OwnRule, Ruled
-from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
+from schema.rules.sure.doubts import Doubts
+from schema.rules.sure.kinds import Obeys
+from schema.strict import BAD_RECORDS_MAX, DOUBT, REASON_CHARS_MAX, BadRecord, problem, told
 
 __all__ = ["BAD_RECORDS_MAX", "REASON_CHARS_MAX", "BadRecord", "Framing", "Validator", "ValidatorCache"]
 
 ROLES = ("key", "value")
+
+NO_DOUBTS: Final[Mapping[str, Doubts]] = {}
+"""Where nobody asks for rules."""
 
 RECORDS_PER_LOOK = 4096
 """Records of a batch that are decoded at once."""
@@ -96,24 +101,41 @@ class _Part:
         self.has_rules = any(kind.has_rules for kind in self._types.values())
         """Whether a message that is taken has rules of protovalidate."""
 
-    def check(self, records: Sequence[bytes | None], _refused: Refused) -> list[BadRecord]:
-        """The bad ones among `records`, at most BAD_RECORDS_MAX."""
+    def check(
+        self, records: Sequence[bytes | None], _refused: Refused, doubts: Doubts | None = None
+    ) -> list[BadRecord]:
+        """The bad ones among `records`, at most BAD_RECORDS_MAX. `doubts` is told which may break rules."""
         bad: list[BadRecord] = []
+        asked = doubts is not None and any(record is not None for record in records)
+        obeys = doubts.obeys(self._type) if doubts is not None and asked else None
         for index, record in enumerate(records):
-            reason = self._judge(record)
-            if reason is not None:
-                bad.append(BadRecord(index, told(self._role, record, reason, self._type.name)))
-                if len(bad) == BAD_RECORDS_MAX:
-                    break
+            reason = self._judge(record, obeys, doubts)
+            if reason is None:
+                continue
+            if doubts is not None and reason == DOUBT:
+                doubts.places.append(index)
+                continue
+            bad.append(BadRecord(index, told(self._role, record, reason, self._type.name)))
+            if len(bad) == BAD_RECORDS_MAX:
+                break
         return bad
 
     def note(
-        self, records: Sequence[bytes | None], ruled: Ruled, first: int, _stored: Sequence[bytes | None]
+        self,
+        records: Sequence[bytes | None],
+        ruled: Ruled,
+        first: int,
+        _stored: Sequence[bytes | None],
+        places: range | None = None,
     ) -> None:
-        """Of which messages these good ones are, the batch's from record `first` on. Raises TooMixed."""
+        """Of which messages these good ones are, the batch's from record `first` on; `places`: only those.
+
+        Raises TooMixed.
+        """
         noted: tuple[MessageType, int] | None = None
         plain, framed = (self._type, 0), (self._type, len(self._prefix))
-        for index, record in enumerate(records, first):
+        for place in range(len(records)) if places is None else places:
+            record = records[place]
             if record is None:
                 continue
             if record[:1] != b"\x00":
@@ -124,23 +146,23 @@ class _Part:
                 frame = framing.parse(record)
                 found = self._types[frame.schema_id], frame.start
             if found != noted:
-                ruled.note(self._role, index, *found)
+                ruled.note(self._role, first + place, *found)
                 noted = found
 
-    def _judge(self, record: bytes | None) -> str | None:
+    def _judge(self, record: bytes | None, obeys: Obeys | None, doubts: Doubts | None) -> str | None:
         if record is None:
             return None if self._nullable else "is null, but the topic's binding allows no tombstones"
         if record[:1] != b"\x00":
             if self._framing is Framing.CONFLUENT:
                 return "has no Confluent frame (0x00 and schema id), which the topic's binding asks for"
-            return problem(record, self._type, self._allow_unknown)
+            return problem(record, self._type, self._allow_unknown, obeys)
         if self._framing is Framing.PLAIN:
             return "starts with 0x00: a Confluent frame, but the topic's binding asks for plain protobuf"
         if record.startswith(self._prefix):
-            return problem(record[len(self._prefix) :], self._type, self._allow_unknown)
-        return self._framed(record)
+            return problem(record[len(self._prefix) :], self._type, self._allow_unknown, obeys)
+        return self._framed(record, doubts)
 
-    def _framed(self, record: bytes) -> str | None:
+    def _framed(self, record: bytes, doubts: Doubts | None) -> str | None:
         try:
             frame = framing.parse(record)
         except framing.FramingError as error:
@@ -154,7 +176,8 @@ class _Part:
                 f"Confluent frame has the message indexes {list(frame.indexes)}; "
                 f"{found.name} is {list(found.indexes)}"
             )
-        return problem(record[frame.start :], found, self._allow_unknown)
+        obeys = None if doubts is None else doubts.obeys(found)
+        return problem(record[frame.start :], found, self._allow_unknown, obeys)
 
 
 class Validator:
@@ -218,15 +241,20 @@ class Validator:
     ) -> list[BadRecord]:
         """The same for records as they are decoded: some at a time, a small batch may have millions.
 
-        `ruled` is told of which messages they are, as long as none is bad. Raises TooMixed.
+        `ruled` is told of which messages they are that may break rules, as long as none is bad. Raises
+        TooMixed.
         """
         bad: list[BadRecord] = []
         rest, start = iter(records), 0
+        doubts = {} if ruled is None else {role: Doubts() for role in ruled.roles if role != RECORD}
         while len(bad) < BAD_RECORDS_MAX and (some := list(islice(rest, RECORDS_PER_LOOK))):
-            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some, refused)]
+            found = self._check_some(some, refused, doubts)
+            bad += [BadRecord(start + each.index, each.reason) for each in found]
             if ruled is not None and not bad:
-                self._note(some, ruled, start)
+                self._note(some, ruled, start, doubts)
             start += len(some)
+        if ruled is not None:
+            ruled.seen = any(each.seen for each in doubts.values())
         return bad[:BAD_RECORDS_MAX]
 
     async def judge_off_loop(
@@ -247,11 +275,12 @@ class Validator:
 
         def judged(batch: memoryview, decoded_bytes_max: int) -> tuple[list[BadRecord], Ruled]:
             ruled = Ruled(wanted, own)
+            ruled.settled = {*wanted} - {RECORD}
             return self.check_records(record_batch.contents(batch, decoded_bytes_max), refused, ruled), ruled
 
         compressed = record_batch.peek(batch).compression
         bad, ruled = await opened(judged, batch, 0 if compressed else INLINE_BYTES_MAX)
-        return bad, ruled if ruled and not bad else None
+        return bad, ruled if not bad and (ruled or ruled.seen) else None
 
     def _may_have_rules(self, role: str) -> bool:
         """Of what follows a subject it is known once its records were looked at."""
@@ -261,19 +290,42 @@ class Validator:
     def _part(self, role: str) -> _Part | FollowedPart | None:
         return self._key if role == "key" else self._value
 
-    def _note(self, records: Sequence[record_batch.Content], ruled: Ruled, first: int) -> None:
+    def _note(
+        self,
+        records: Sequence[record_batch.Content],
+        ruled: Ruled,
+        first: int,
+        doubts: Mapping[str, Doubts],
+    ) -> None:
         for role in ROLES if ruled.own else ruled.roles:
             part = self._part(role)
-            if part is not None and (part.has_rules or ruled.own):
-                stored = [one.key for one in records] if role == "key" else [one.value for one in records]
-                part.note(_of_role(role, records, part), ruled, first, stored)
+            if part is None or not (part.has_rules or ruled.own):
+                continue
+            places = ruled.chosen(role, doubts[role].taken() if role in doubts else [], len(records))
+            if not places:
+                ruled.pass_over(role, first)
+                continue
+            stored = [one.key for one in records] if role == "key" else [one.value for one in records]
+            content, at = _of_role(role, records, part), 0
+            for some in places:
+                if at < some.start:
+                    ruled.pass_over(role, first + at)
+                part.note(content, ruled, first, stored, some)
+                at = some.stop
+            if at < len(records):
+                ruled.pass_over(role, first + at)
 
-    def _check_some(self, records: Sequence[record_batch.Content], refused: Refused) -> list[BadRecord]:
+    def _check_some(
+        self,
+        records: Sequence[record_batch.Content],
+        refused: Refused,
+        doubts: Mapping[str, Doubts] = NO_DOUBTS,
+    ) -> list[BadRecord]:
         bad: list[BadRecord] = []
-        if self._key is not None:
-            bad += self._key.check(_of_role("key", records, self._key), refused)
-        if self._value is not None:
-            bad += self._value.check(_of_role("value", records, self._value), refused)
+        for role in ROLES:
+            part = self._part(role)
+            if part is not None:
+                bad += part.check(_of_role(role, records, part), refused, doubts.get(role))
         return sorted(bad)
 
     def check_all(

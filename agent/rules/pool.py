@@ -163,9 +163,8 @@ class RulesPool:
         Raises Unusable, and Busy where the topic has too much under way already or waited too long.
         """
         self._admit(topic, len(batch))
-        asked = Check(
-            [], ruled.runs, 0, records, bad_max, stop, {}, violations_max, tuple(ruled.roles), ruled.own
-        )
+        roles = tuple(ruled.roles - ruled.settled)
+        asked = Check([], ruled.runs, 0, records, bad_max, stop, {}, violations_max, roles, ruled.own)
         return await self._whatever_comes(topic, len(batch), self._shared(topic, batch, ruled, asked))
 
     async def trial(self, descriptor_set: bytes, messages: Sequence[str]) -> Sequence[Problem]:
@@ -226,8 +225,8 @@ class RulesPool:
 
         Each decodes all of it: where others wait, that is time taken from them.
         """
-        records = asked.end
-        count = max(1, min(self._turns.idle(topic), records // PIECE_RECORDS_MIN))
+        records, left = asked.end, asked.end if ruled.left is None else ruled.left
+        count = max(1, min(self._turns.idle(topic), left // PIECE_RECORDS_MIN))
         ends = [records * number // count for number in range(count + 1)]
         kinds = {self._number(each.digest): each for each in ruled.kinds}
         checks = [replace(asked, kinds=[*kinds], first=first, end=end) for first, end in pairwise(ends)]

@@ -7,12 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from agent.rules.messages import Bad, Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from coordination.helper import serve
-from objectstore.batch import Content, Record, contents, records
+from objectstore.columns import Columns, columns
 from schema.descriptors import DescriptorError, load
 from schema.rules.evaluation import Evaluator, RulesError, Violation, messages, told, typed
 from schema.rules.own_trial import record_problems
@@ -33,7 +32,7 @@ RULES_COUNTED_MAX = 1_000
 """Rules that are counted by name in one batch."""
 
 _Broken = tuple[int, Sequence[Violation]]  # a record's place in its batch, and what it breaks
-_Look = tuple[str, Callable[[Sequence[Any], int], Iterator[_Broken]]]  # whose rules, and what finds those
+_Look = tuple[str, Callable[[Columns, int], Iterator[_Broken]]]  # whose rules, and what finds those
 
 _E = TypeVar("_E", Evaluator, RecordEvaluator)
 
@@ -105,19 +104,20 @@ class Worker:
         return looks
 
     def _of_records(
-        self, request: Check, kinds: Sequence[Evaluator], some: Sequence[Record], first: int
+        self, request: Check, kinds: Sequence[Evaluator], some: Columns, first: int
     ) -> Iterator[_Broken]:
         """What breaks rules of its topic. Keys and values of no known type are bytes."""
         found: dict[tuple[int, int], _Same[RecordEvaluator]] = {}
-        keys = typed(_values(some, "key"), request.runs.get("key", ()), first)
-        values = typed(_values(some, "value"), request.runs.get("value", ()), first)
-        for index, (record, key, value) in enumerate(zip(some, keys, values, strict=True), first):
+        keys = typed(some.keys, request.runs.get("key", ()), first)
+        values = typed(some.values, request.runs.get("value", ()), first)
+        rows = zip(keys, values, some.headers, some.timestamps, strict=True)
+        for index, (key, value, headers, timestamp) in enumerate(rows, first):
             types = key[0], value[0]
             same = found.get(types)
             if same is None:
                 same = found[types] = _Same(self._own_rules(request, kinds, types))
             same.places.append(index)
-            same.payloads.append(same.by.made(key[1], value[1], record.headers, record.timestamp))
+            same.payloads.append(same.by.made(key[1], value[1], headers, timestamp))
         return _broken(found.values())
 
     def _own_rules(
@@ -140,9 +140,8 @@ class Worker:
 
 
 def _check(request: Check, looks: Sequence[_Look], content: memoryview, found: Findings) -> None:
-    opened: Iterable[Any] = records(content) if request.own else contents(content)
-    rest, first = islice(opened, request.first, request.end), request.first
-    while some := list(islice(rest, RECORDS_PER_LOOK)):
+    first = request.first
+    for some in _between(content, request.first, request.end):
         bad: dict[int, list[Bad]] = {}
         for role, look in looks:
             for index, broken in look(some, first):
@@ -158,21 +157,29 @@ def _check(request: Check, looks: Sequence[_Look], content: memoryview, found: F
         first += len(some)
 
 
+def _between(content: memoryview, first: int, end: int) -> Iterator[Columns]:
+    """Records `first` to `end` of a batch, some at a time."""
+    at = 0
+    for some in columns(content, RECORDS_PER_LOOK):
+        begin, at = at, at + len(some)
+        if at > first and begin < end:
+            whole = first <= begin and at <= end
+            yield some if whole else some[max(first - begin, 0) : end - begin]
+        if at >= end:
+            return
+
+
 def _plain(broken: Sequence[Violation]) -> Sequence[tuple[str, str, str]]:
     """Violations as the agent reads them, which does not load the library that their type comes with."""
     return [(each.path, each.rule, each.text) for each in broken]
 
 
-def _values(some: Sequence[Content], role: str) -> list[bytes | None]:
-    return [record.key for record in some] if role == "key" else [record.value for record in some]
-
-
 def _of_messages(
-    role: str, runs: Sequence[Run], kinds: Sequence[Evaluator], some: Sequence[Content], first: int
+    role: str, runs: Sequence[Run], kinds: Sequence[Evaluator], some: Columns, first: int
 ) -> Iterator[_Broken]:
     """What breaks rules of its message."""
     found: dict[int, _Same[Evaluator]] = {}
-    for index, kind, payload in messages(_values(some, role), runs, first):
+    for index, kind, payload in messages(some.keys if role == "key" else some.values, runs, first):
         same = found.get(kind)
         if same is None:
             same = found[kind] = _Same(kinds[kind])

@@ -11,3 +11,4 @@ protoc objectstore/proto/chunk.proto objectstore/proto/segment.proto
 protoc coordination/etcd/proto/kv.proto coordination/etcd/proto/rpc.proto
 protoc schema/proto/quarantine.proto
 protoc schema/proto/audit.proto
+protoc schema/proto/understood.proto

@@ -178,7 +178,9 @@ class Violation(_message.Message):
     role: _builtins.str
     """key, value, or record: of the topic's own rules"""
     field: _builtins.str
-    """path, as items[3].price; empty: of the whole message"""
+    """Where the topic redacts, its quarantine's readers get neither: a path has keys of maps, a text may quote values.
+    path, as items[3].price; empty: of the whole message
+    """
     rule: _builtins.str
     """id of the rule; "schema": it is no such message"""
     text: _builtins.str

@@ -6,7 +6,9 @@ Only what evaluates imports this file: it loads the library.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import protovalidate
@@ -37,6 +39,9 @@ TOGETHER_BYTES_MAX = 1 << 20
 
 EVALUATION = re.compile(r"error evaluating (?P<rule>\S+): (?P<why>.+)", re.DOTALL)
 """What the library says of a rule that failed on a message."""
+
+
+_first = attrgetter("first")
 
 
 class Violation(NamedTuple):
@@ -211,9 +216,19 @@ def typed(
 
 
 def messages(
-    values: Iterable[bytes | None], runs: Sequence[Run], first: int
+    values: Sequence[bytes | None], runs: Sequence[Run], first: int
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Index, kind and payload of each record that has rules; `values` begin with record `first`."""
-    for index, (kind, payload) in enumerate(typed(values, runs, first), first):
-        if payload is not None and kind != NO_RULES:
-            yield index, kind, payload
+    """Index, kind and payload of each record that has rules; `values` begin with record `first`.
+
+    What has none costs nothing: a batch may have a few messages that are to be looked at among many.
+    """
+    end = first + len(values)
+    at = max(0, bisect_right(runs, first, key=_first) - 1)
+    while at < len(runs) and runs[at].first < end:
+        kind, start = runs[at].kind, runs[at].start
+        stop = runs[at + 1].first if at + 1 < len(runs) else end
+        for index in range(max(first, runs[at].first), min(stop, end)) if kind != NO_RULES else ():
+            value = values[index - first]
+            if value is not None:
+                yield index, kind, value[start:]
+        at += 1

@@ -17,6 +17,10 @@ RUNS_MAX = 100_000
 NO_RULES = -1
 """The kind of messages that have none."""
 
+FEW = 8
+"""Messages that may break rules are named one by one where they are less than one in so many of those looked
+at; else all of them are evaluated."""
+
 RECORD = "record"
 """Beside key and value: what has a topic's own rules, of which each record is one."""
 
@@ -51,11 +55,32 @@ class Ruled:
         self.own = own
         self.kinds: list[MessageType] = []
         self.runs: dict[str, list[Run]] = {}
+        self.left: int | None = None
+        """How many messages are to be evaluated; None: all that there are."""
+        self.seen = False
+        """Whether there were messages with rules, which may all surely obey them."""
+        self.settled: set[str] = set()
+        """Roles of which all messages surely obey their rules."""
         self._numbers: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         """Whether there is anything to evaluate."""
         return bool(self.kinds or self.own)
+
+    def chosen(self, role: str, doubts: Sequence[int], records: int) -> list[range]:
+        """Which of so many messages are to be noted, in order; `doubts`: those that may break rules."""
+        if doubts:
+            self.settled.discard(role)
+        if self.own:
+            return [range(records)]
+        few = len(doubts) * FEW <= records and len(self.runs.get(role, ())) < RUNS_MAX // 2
+        chosen = _stretches(doubts) if few else [range(records)]
+        self.left = (self.left or 0) + sum(map(len, chosen))
+        return chosen
+
+    def pass_over(self, role: str, index: int) -> None:
+        """From record `index` on messages need not be evaluated."""
+        self.note(role, index, None, 0)
 
     def note(self, role: str, index: int, kind: MessageType | None, start: int) -> None:
         """Record `index` of the batch has a message of that kind, from byte `start` on; None: it has none.
@@ -80,3 +105,14 @@ class Ruled:
                 f"{RUNS_MAX} times; send records of one schema together"
             )
         runs.append(Run(index, number, start))
+
+
+def _stretches(places: Sequence[int]) -> list[range]:
+    """Places, in order, as runs of those that follow one another."""
+    found: list[range] = []
+    for place in places:
+        if found and found[-1].stop == place:
+            found[-1] = range(found[-1].start, place + 1)
+        else:
+            found.append(range(place, place + 1))
+    return found

@@ -30,6 +30,7 @@ from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
 from agent.kafka.produce.firsts import First, Named
 from agent.kafka.produce.keys import require_keys
+from agent.kafka.produce.obeyed import outside
 from agent.kafka.produce.records import require_records
 from agent.kafka.produce.times import bad_times
 from agent.kafka.transactions.requests import NOT_YET
@@ -45,6 +46,7 @@ from agent.net.wire.generated.produce import (
 )
 from coordination.kafka_codes import RETRIABLE, Code
 from coordination.state.levels import TRANSACTIONS
+from coordination.state.redacting import policy_of
 from coordination.state.topics import TOPIC_NAME_LENGTH_MAX
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
@@ -435,7 +437,8 @@ def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[
 def _note(ctx: Context, partition: Partition, code: Code, message: str | None) -> None:
     """A refused batch leaves a trace (agent/telemetry/refusals.py)."""
     client = (ctx.client_id, ctx.client.host)
-    ctx.services.refusals.note(partition.topic.name, partition.index, code.name, message, *client)
+    told = outside(message or "", quoted=policy_of(ctx.state, partition.topic) is None)
+    ctx.services.refusals.note(partition.topic.name, partition.index, code.name, told, *client)
 
 
 def _seconds(ctx: Context, request: ProduceRequest) -> float:

@@ -19,6 +19,7 @@ from agent.rules.pool import RulesPool
 from agent.telemetry.rule_figures import RuleFigures
 from coordination.kafka_codes import Code
 from coordination.state.following import Meaning, imported, meaning_of
+from coordination.state.redacting import policy_of
 from coordination.state.types import Partition, Schema, Topic
 from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
@@ -54,8 +55,9 @@ def sent_by(
     ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, policies: Mapping[str, str]
 ) -> Sent:
     """A batch whose rules are to be evaluated."""
-    client = (ctx.client_id, ctx.client.host)
-    return Sent(partition.topic.name, partition.index, records, header.record_count, policies, *client)
+    where = partition.topic.name, partition.index
+    quoted = policy_of(ctx.state, partition.topic) is None
+    return Sent(*where, records, header.record_count, policies, ctx.client_id, ctx.client.host, quoted=quoted)
 
 
 def refuse(bad: Sequence[BadRecord]) -> None:

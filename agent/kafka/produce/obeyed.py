@@ -18,10 +18,24 @@ from schema.quarantine import VIOLATIONS_MAX
 from schema.rules.ruled import Ruled
 from schema.strict import BAD_RECORDS_MAX
 
+KEPT = "what it says is left out: the topic redacts, by floe.redact"
+"""In place of what the log and /status would quote."""
+
+_QUOTES = "; record "
+
+
+def outside(message: str, *, quoted: bool) -> str:
+    """What the log and /status say of a refused batch; without its records where nobody may quote them."""
+    told, _, records = message.partition(_QUOTES)
+    return message if quoted or not records else f"{told} ({KEPT})"
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch and whose it is. `policies`: OBSERVE, REJECT or QUARANTINE by role (key, value, record)."""
+    """A batch and whose it is. `policies`: OBSERVE, REJECT or QUARANTINE by role (key, value, record).
+
+    `quoted`: whether others than its producer may read what is told of its records, which may quote them.
+    """
 
     topic: str
     partition: int
@@ -30,6 +44,7 @@ class Sent:
     policies: Mapping[str, str]
     client_id: str | None
     host: str
+    quoted: bool = True
 
 
 async def require_rules(pool: RulesPool, figures: RuleFigures, sent: Sent, ruled: Ruled) -> None:
@@ -41,6 +56,9 @@ async def broken_rules(
     pool: RulesPool, figures: RuleFigures, sent: Sent, ruled: Ruled, bad_max: int
 ) -> Sequence[Bad]:
     """Records that are to be set aside, fewer than `bad_max`. Raises Rejected as `require_rules`."""
+    if not ruled:  # all of them surely obey
+        figures.count(sent.topic, sent.records, 0, {})
+        return ()
     rejects = {role for role in ruled.roles if sent.policies[role] != OBSERVE}
     apart = QUARANTINE in sent.policies.values()
     try:
@@ -84,7 +102,8 @@ def dispose(figures: RuleFigures, sent: Sent, found: Findings, bad_max: int) -> 
     if by_policy[OBSERVE]:
         first = by_policy[OBSERVE][0]
         records = found.bad_records if not aside else len({each.index for each in by_policy[OBSERVE]})
-        _observed(figures, sent, records, f"record {first.index}: {first.reason}")
+        told = first.reason if sent.quoted else f"{first.role} breaks rules ({KEPT})"
+        _observed(figures, sent, records, f"record {first.index}: {told}")
     return aside
 
 

@@ -26,6 +26,7 @@ from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_followed_subjects import VALIDATION, delete, framed, register
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch_request, produce, values
 from tests.unit.agent.rig import Agent, batch
+from tests.unit.schema import samples
 
 CLEARED = {"redaction": {"cleared_client_ids": "audit, job-*", "hash_key": "k"}}
 ONE = (
@@ -171,6 +172,61 @@ async def test_a_quarantine_redacts_as_its_topic(agent: Agent) -> None:
     assert b"secret" not in bytes(answer.records)
     assert (kept.topic, kept.HasField("value"), kept.violations[0].role) == ("t", False, "value")
     assert b"secret" in bytes((await read(agent, "audit", name="t.quarantine")).records)
+
+
+QUOTING = samples.ruled(
+    """message M {
+      option (buf.validate.message).cel = {
+        id: "told", expression: "this.user == '' ? '' : 'not to ' + this.user"
+      };
+      string user = 1 [debug_redact = true];
+      map<string, int32> by = 2 [(buf.validate.field).map.values.int32.gt = 0, debug_redact = true];
+    }"""
+)
+BROKEN = QUOTING.message_class(user="secret one", by={"secret two": 0}).SerializeToString()
+
+
+async def ruled(agent: Agent, policy: str) -> None:
+    """Topic t, which redacts and is bound to rules whose texts quote what they are about."""
+    await create(agent)
+    schema = BindSchema(topic="t", descriptor_set=QUOTING.descriptor_set, message=QUOTING.name)
+    assert isinstance(await agent.services.replica.propose(schema), Done)
+    message = AlterTopicConfigs(topic="t", quarantine=new_quarantine(agent.services.clock))
+    message.changes.add(name="floe.value.rules", value=policy)
+    assert isinstance(await agent.services.replica.propose(message), Done)
+    await redact(agent)
+
+
+async def test_what_rules_say_of_a_record_in_quarantine_is_redacted(agent: Agent) -> None:
+    """A text may quote what is marked, and a path has the keys of its maps."""
+    await ruled(agent, "quarantine")
+    assert (await produce(agent, batch(BROKEN))).error_code == 0
+    answer = await read(agent, name="t.quarantine")
+    kept = quarantine_pb2.Record.FromString(seen(answer)[0].value or b"")
+    assert b"secret" not in bytes(answer.records)
+    assert [each.rule for each in kept.violations] == ["told", "int32.gt"]
+    whole = await read(agent, "audit", name="t.quarantine")
+    kept = quarantine_pb2.Record.FromString(seen(whole)[0].value or b"")
+    assert kept.violations[0].text == "not to secret one"
+    assert kept.violations[1].field == 'by["secret two"]'
+
+
+@pytest.mark.parametrize("policy", ["reject", "observe"])
+async def test_what_rules_say_of_a_record_is_told_to_its_producer_only(
+    agent: Agent, policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await ruled(agent, policy)
+    answer = await produce(agent, batch(BROKEN))
+    noted = agent.services.refusals.newest if policy == "reject" else agent.services.rule_figures.newest
+    if policy == "reject":
+        assert "not to secret one" in answer.record_errors[0].batch_index_error_message
+        assert noted[0].message.startswith("1 records break rules (what it says is left out")
+    else:
+        assert noted[0].message.startswith("record 0: value breaks rules (what it says is left out")
+    assert "secret" not in str(noted)
+    told = capsys.readouterr()
+    assert "break rules" in told.out + told.err
+    assert "secret" not in told.out + told.err
 
 
 async def test_versions_of_a_subject(start: StartAgent) -> None:

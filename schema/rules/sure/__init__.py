@@ -1,0 +1,1 @@
+"""Messages that surely obey their rules: simple rules, compiled, without the library."""
