@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,10 +31,14 @@ _STRICTEST = (Action.REMOVE, Action.MASK, Action.HASH)
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Which tags mark a field beside the options, and what stands in its place unless it says so itself."""
+    """Which tags mark a field beside the options, and what stands in its place unless it says so itself.
+
+    `paths`: of one schema, patterns of full names that its metadata tags so (metadata_tags.py).
+    """
 
     action: Action
     tags: frozenset[str] = frozenset()
+    paths: tuple[str, ...] = ()
 
 
 def strictest(told: Iterable[Action]) -> Action | None:
@@ -90,4 +93,4 @@ def said(marks: Marks, notes: Mapping[str, Any], own: str) -> Action | None:
 
 
 def _hashed(key: bytes, content: bytes) -> str:
-    return hmac.new(key, content, hashlib.sha256).hexdigest()[:HASH_CHARS]
+    return hmac.digest(key, content, "sha256").hex()[:HASH_CHARS]
