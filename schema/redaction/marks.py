@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ HASH_CHARS = 32
 
 TAGS = ("confluent:tags", "confluent.tags")
 """Attributes of AVRO's fields and types, and keywords of JSON Schema, that list a field's tags."""
+
+_KEYS_KEPT = 4
 
 _Content = TypeVar("_Content", str, bytes)
 
@@ -93,4 +96,12 @@ def said(marks: Marks, notes: Mapping[str, Any], own: str) -> Action | None:
 
 
 def _hashed(key: bytes, content: bytes) -> str:
-    return hmac.digest(key, content, "sha256").hex()[:HASH_CHARS]
+    begun = _begun(key).copy()
+    begun.update(content)
+    return begun.hexdigest()[:HASH_CHARS]
+
+
+@functools.lru_cache(maxsize=_KEYS_KEPT)
+def _begun(key: bytes) -> hmac.HMAC:
+    """What hashes by the key begin with, ready to be copied: a third of their time."""
+    return hmac.new(key, digestmod="sha256")

@@ -23,8 +23,12 @@ from schema.redaction.marks import Action, Marks
 PATTERNS_CHARS_MAX = 4_096
 """Characters of all patterns of one schema whose tags mark fields."""
 
+TOP = "$"
+"""What the full names of properties of JSON begin with."""
+
 _PARTS = re.compile(r"\*\*\.\*|\*\*|\*|\?|[^*?]+", re.DOTALL)
 _MEANT = {"**.*": ".*", "**": ".*", "*": r"[^.]*", "?": r"[^.]"}
+_WILD = re.compile(r"[*?]")
 _UNKNOWN = "[]\\"
 _KEPT_MAX = 256  # matchers
 _OPTIONS = re2.Options()
@@ -52,6 +56,16 @@ def named(marks: Marks, full_name: str) -> Action | None:
     if not marks.paths or _matcher(marks.paths).fullmatch(full_name) is None:
         return None
     return marks.action
+
+
+def may_name_below(marks: Marks, full_name: str) -> bool:
+    """Whether metadata may mark a property inside that of this full name; True also where it is not sure."""
+    begin = f"{full_name}."
+    for pattern in marks.paths:
+        plain = _WILD.split(pattern, maxsplit=1)[0]
+        if plain.startswith(begin) or (plain != pattern and begin.startswith(plain)):
+            return True
+    return False
 
 
 def _patterns(marks: Marks, metadata: str) -> Iterator[str]:

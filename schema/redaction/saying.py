@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schema.redaction.marks import Action, Marks, Unreadable, instead, stands_in, strictest
-from schema.redaction.metadata_tags import named
+from schema.redaction.metadata_tags import TOP, may_name_below, named
 from schema.registry.json.nodes import Node
 from schema.registry.json.patterns import matches
 from schema.registry.json.values import accepts
@@ -21,7 +21,6 @@ KEPT_MAX = 1_024
 PATH_CHARS_MAX = 4_096
 """Characters of the names of properties within one another, where metadata's tags are looked for."""
 
-TOP = "$"
 NOTHING: Any = object()
 """What stands in the place of what goes."""
 
@@ -35,7 +34,8 @@ class Property(NamedTuple):
     """What is said of a property.
 
     `nodes`: None: no schema names it. `action`: how it is marked, as far as that is known without its value;
-    `alone`: that is all that can be known. `path`: its full name where metadata has tags, else empty.
+    `alone`: that is all that can be known. `path`: its full name where metadata may mark something inside,
+    else empty.
     """
 
     nodes: Nodes | None
@@ -55,7 +55,7 @@ class Sayings:
     """Of one schema and all that it leads to. Thread-safe: what is kept is the same for all."""
 
     def __init__(self, marked: Mapping[Node, Action], marks: Marks, key: bytes) -> None:
-        self.top = TOP if marks.paths else ""
+        self.top = TOP if may_name_below(marks, TOP) else ""
         self.key = key
         self._marked, self._marks = marked, marks
         self._alone: dict[Node, bool] = {}
@@ -86,7 +86,8 @@ class Sayings:
             raise Unreadable(f"names of properties within one another have over {PATH_CHARS_MAX} characters")
         told = tuple(found or ())
         action = self.action(told) or (named(self._marks, full_name) if path else None)
-        return Property(told, action, all(map(self.is_alone, told)), full_name)
+        below = full_name if path and may_name_below(self._marks, full_name) else ""
+        return Property(told, action, all(map(self.is_alone, told)), below)
 
     def of_property(self, nodes: Sequence[Node], name: str) -> list[Node] | None:
         """What is said of a property; None: nothing, and no schema names it."""

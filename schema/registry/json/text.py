@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from json.encoder import encode_basestring
 from typing import Any
 
 from schema.registry.parsed import InvalidSchema
@@ -65,9 +66,9 @@ def written(value: Any, *, ordered: bool = False) -> str:
         return f"{{{','.join(inside)}}}"
     if isinstance(value, list):
         return f"[{','.join(written(one, ordered=ordered) for one in value)}]"
-    if isinstance(value, Decimal):
-        return str(value)
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    return str(value) if isinstance(value, Decimal) or type(value) is int else json.dumps(value)
 
 
 def pointer(steps: Iterator[Any] | list[Any] | tuple[Any, ...]) -> str:
@@ -165,7 +166,7 @@ _QUICK = json.JSONDecoder(
 
 
 def _quoted(text: str) -> str:
-    quoted = json.dumps(text, ensure_ascii=False)
+    quoted = encode_basestring(text)
     try:
         quoted.encode()
     except UnicodeEncodeError:
