@@ -203,8 +203,8 @@ _TABLE: tuple[TopicConfig, ...] = (
                 choices=("off", "remove", "hash", "mask"), broker_name="floe.redact", in_effect=True,
                 known_from=NEW_CONFIGS),
     TopicConfig("floe.redact.tags", _LIST, "PII",
-                "Tags of confluent.field_meta (in AVRO and JSON schemas `confluent:tags`) that mark a field, "
-                "beside `debug_redact` and `floe.redact`.",
+                "Tags of confluent.field_meta (in AVRO and JSON schemas `confluent:tags`) and of a schema's "
+                "metadata that mark a field, beside `debug_redact` and `floe.redact`.",
                 broker_name="floe.redact.tags", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.frames", _S, "as-written",
                 "How messages are read, whatever their producers send. `bare`: without Confluent's frame. "

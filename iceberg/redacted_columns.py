@@ -21,6 +21,7 @@ from iceberg.mapping import Field, Leaf, ListOf, MapOf, Node, Struct
 from schema.redaction import avro, messages
 from schema.redaction import json as json_redaction
 from schema.redaction.marks import Action, Marks, strictest
+from schema.redaction.metadata_tags import TOP, may_name_below, named, with_metadata
 from schema.registry.avro import schema as avro_schema
 from schema.registry.avro.types import Type
 from schema.registry.json import nodes as json_nodes
@@ -73,22 +74,32 @@ class Telling:
         unknown = {number for number, names in had.items() if not names <= known.get(number, set())}
         return {number: action for number, action in self._told.items() if number not in unknown}
 
-    def message(self, root: Descriptor, parent: int, columns: Columns) -> None:
-        """Of a protobuf message whose columns are in column `parent`. Raises MappingError."""
-        part = _Message(root, None, self._marks, messages.holding_marks(root, self._marks))
+    def message(self, root: Descriptor, metadata: str, parent: int, columns: Columns) -> None:
+        """Of a protobuf message whose columns are in column `parent`, of a schema with this metadata.
+
+        Raises MappingError and BadTags.
+        """
+        marks = with_metadata(self._marks, metadata)
+        part = _Message(root, None, marks, messages.holding_marks(root, marks))
         self._tell(mapping.shape(root), part, parent, str(root.full_name), columns)
 
-    def avro(self, form: bytes, imports: Mapping[str, bytes], parent: int, columns: Columns) -> None:
-        """Of an AVRO schema's canonical form. Raises InvalidSchema and MappingError."""
-        top, shape, marks = avro_schema.load(form, imports), AvroShape(form, imports), self._marks
+    def avro(
+        self, form: bytes, imports: Mapping[str, bytes], metadata: str, parent: int, columns: Columns
+    ) -> None:
+        """Of an AVRO schema's canonical form. Raises InvalidSchema, MappingError and BadTags."""
+        marks = with_metadata(self._marks, metadata)
+        top, shape = avro_schema.load(form, imports), AvroShape(form, imports)
         holding = avro.holding_marks(top, marks)
         part = _Avro(top, avro.action_of(top, marks), marks, holding, shape, wrapped=True)
         self._tell(shape.struct, part, parent, avro_columns.name_of(form, imports), columns)
 
-    def json(self, form: bytes, imports: Mapping[str, bytes], parent: int, columns: Columns) -> None:
-        """Of a JSON schema's canonical text. Raises InvalidSchema and MappingError."""
+    def json(
+        self, form: bytes, imports: Mapping[str, bytes], metadata: str, parent: int, columns: Columns
+    ) -> None:
+        """Of a JSON schema's canonical text. Raises InvalidSchema, MappingError and BadTags."""
+        marks = with_metadata(self._marks, metadata)
         root = json_schema.load(form, imports).root
-        part = _Json((root,), json_redaction.marked_nodes(root, self._marks))
+        part = _Json((root,), json_redaction.marked_nodes(root, marks), marks, TOP)
         self._tell(JsonShape(form, imports).struct, part, parent, json_columns.name_of(form), columns)
 
     def _tell(self, shape: Struct, part: _Part, parent: int, message: str, columns: Columns) -> None:
@@ -175,7 +186,7 @@ class _Avro:
         one = _plain(self.type)
         if one.kind == "record":
             field = self.shape.datum.fields(one)[each.number]
-            return self._of(field.type, avro.action_of(field, self.marks))
+            return self._of(field.type, avro.action_of_field(one, field, self.marks))
         if one.kind == "union":
             return self._of(one.branches[each.number])
         return self._of(self.type) if self.wrapped else self  # a value by itself; a part of a duration
@@ -195,9 +206,19 @@ def _plain(one: Type) -> Type:
 
 
 class _Json:
-    """Of JSON: all schemas that may say something of the values, whatever takes them."""
+    """Of JSON: all schemas that may say something of the values, whatever takes them.
 
-    def __init__(self, nodes: Iterable[json_nodes.Node], marked: Mapping[json_nodes.Node, Action]) -> None:
+    `path`: the full name of what they are; `named`: how metadata marks it.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[json_nodes.Node],
+        marked: Mapping[json_nodes.Node, Action],
+        marks: Marks,
+        path: str,
+        named: Action | None = None,
+    ) -> None:
         found: dict[json_nodes.Node, None] = {}
         waiting = [*nodes]
         while waiting:
@@ -205,22 +226,27 @@ class _Json:
             if node not in found:
                 found[node] = None
                 waiting += node.here()
-        self._nodes, self._marked = [*found], marked
+        self._nodes, self._marked, self._marks = [*found], marked, marks
+        self._path, self._named = path, named
 
     @property
     def action(self) -> Action | None:
-        return strictest(self._marked[each] for each in self._nodes if each in self._marked)
+        return strictest(self._marked[each] for each in self._nodes if each in self._marked) or self._named
 
     def holds(self) -> bool:
         below = json_nodes.reachable(*self._nodes)
+        if may_name_below(self._marks, self._path) and any("object" in each.types for each in below):
+            return True
         return any(each in self._marked or each.properties or each.patterns for each in below)
 
     def inside(self) -> _Json:
-        lists = [
-            one for each in self._nodes for one in (*each.prefix, each.rest, each.contains, each.additional)
-        ]
-        named = [one for each in self._nodes for one in each.patterns.values()]
-        return _Json([*(one for one in lists if one is not None), *named], self._marked)
+        maps = [one for each in self._nodes for one in (each.additional, *each.patterns.values())]
+        lists = [one for each in self._nodes for one in (*each.prefix, each.rest, each.contains)]
+        named = None
+        if any(each is not None for each in maps) and may_name_below(self._marks, self._path):
+            named = Action.REMOVE  # a map's column has all its keys, and one of them may be named
+        known = (one for one in (*lists, *maps) if one is not None)
+        return _Json(known, self._marked, self._marks, self._path, named)
 
     def field(self, each: Field) -> _Json:
         known = [one for one in self._nodes if each.name in one.properties]
@@ -232,4 +258,6 @@ class _Json:
             for pattern, one in node.patterns.items()
             if matches(pattern, each.name) is not False
         ]
-        return _Json([*(one.properties[each.name] for one in known), *patterns], self._marked)
+        path = f"{self._path}.{each.name}"
+        said = [*(one.properties[each.name] for one in known), *patterns]
+        return _Json(said, self._marked, self._marks, path, named(self._marks, path))

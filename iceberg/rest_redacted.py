@@ -28,6 +28,7 @@ from schema import descriptors
 from schema.descriptors import DescriptorError
 from schema.followed import AVRO, JSON
 from schema.redaction.marks import Action, Marks
+from schema.redaction.metadata_tags import BadTags
 from schema.registry import protobuf
 from schema.registry.parsed import InvalidSchema
 
@@ -170,24 +171,24 @@ def _made(
             for each in explaining:
                 _tell(telling, each, inside[each.top], _messages(ids))
             told = telling.told()
-        except (InvalidSchema, DescriptorError, MappingError):
+        except (InvalidSchema, DescriptorError, MappingError, BadTags):
             told = {}  # it may mark any column
     return redacted_view.metadata(table, key, fields, told, raw_key=raw_key)
 
 
 def _tell(telling: Telling, one: _Explaining, columns: Columns, known: Sequence[str]) -> None:
-    """Raises InvalidSchema, DescriptorError, MappingError and OSError."""
+    """Raises InvalidSchema, DescriptorError, MappingError, BadTags and OSError."""
     schema, imports = one.registered, one.imports or {}
     if one.own is not None:
-        telling.message(
-            descriptors.load(one.own.descriptor_set, one.own.message).descriptor, one.top, columns
-        )
+        kind = descriptors.load(one.own.descriptor_set, one.own.message)
+        telling.message(kind.descriptor, "", one.top, columns)
     elif schema is not None and schema.schema_type == AVRO:
-        telling.avro(schema.canonical, imports, one.top, columns)
+        telling.avro(schema.canonical, imports, schema.metadata, one.top, columns)
     elif schema is not None and schema.schema_type == JSON:
-        telling.json(schema.canonical, imports, one.top, columns)
+        telling.json(schema.canonical, imports, schema.metadata, one.top, columns)
     elif schema is not None:
         files = protobuf.descriptor_set(schema.canonical, imports)
         defined = {*descriptors.message_names(files)}
         for name in (each for each in known if each in defined):
-            telling.message(descriptors.load(files, name).descriptor, one.top, columns)
+            kind = descriptors.load(files, name)
+            telling.message(kind.descriptor, schema.metadata, one.top, columns)

@@ -2,8 +2,9 @@
 
 A field is marked by an attribute beside its name, or beside its type: a tag of Confluent's
 (`"confluent:tags": ["PII"]`) that the topic names, or Floe's own, `"floe.redact": "hash"`, which also says
-what stands in its place. A mark on a record marks each place where it stands. What is left is a datum of the
-same schema: a removed field is null where it may be, else its default, else an empty value (filler.py).
+what stands in its place; or by such a tag in the schema's metadata. A mark on a record marks each place where
+it stands. What is left is a datum of the same schema: a removed field is null where it may be, else its
+default, else an empty value (filler.py).
 
 | the field is | hash, mask |
 |---|---|
@@ -20,6 +21,7 @@ from typing import Any
 
 from objectstore.varint import zigzag
 from schema.redaction.marks import Action, Marks, Unreadable, instead, said, stands_in
+from schema.redaction.metadata_tags import named
 from schema.registry.avro import schema as avro_schema
 from schema.registry.avro.datum import BadDatum, Compiler, Look, Read, block, check_end, long, string
 from schema.registry.avro.filler import Filler, null_of
@@ -87,6 +89,11 @@ def action_of(one: Field | Type, marks: Marks) -> Action | None:
     return said(marks, one.more, OWN) if one.more else None
 
 
+def action_of_field(record: Type, field: Field, marks: Marks) -> Action | None:
+    """What the field's attributes say, or the schema's metadata of it; None: it is not marked."""
+    return action_of(field, marks) or named(marks, f"{record.name}.{field.name}")
+
+
 def holding_marks(top: Type, marks: Marks) -> frozenset[int]:
     """Which types are marked, or hold what is, at any depth: by their identity. By steps: they may hold
     themselves.
@@ -95,7 +102,7 @@ def holding_marks(top: Type, marks: Marks) -> frozenset[int]:
     known, waiting, marked = {id(top)}, [top], []
     while waiting:
         one = waiting.pop()
-        if action_of(one, marks) or any(action_of(each, marks) for each in one.fields):
+        if action_of(one, marks) or any(action_of_field(one, each, marks) for each in one.fields):
             marked.append(id(one))
         for inner in _inside(one):
             holders.setdefault(id(inner), []).append(id(one))
@@ -133,14 +140,15 @@ class _Walks:
         made = self._of(Field("", top))
         while self._waiting:
             record, steps = self._waiting.pop()
-            steps += [self._of(field) for field in self._compiler.fields(record)]
+            steps += [self._of(field, record) for field in self._compiler.fields(record)]
         self._compiler.complete()
         return made
 
-    def _of(self, field: Field) -> _Walk:
-        """Of a field's values. Calls itself for what is inside, but not through records."""
+    def _of(self, field: Field, record: Type | None = None) -> _Walk:
+        """Of the values of a record's field. Calls itself for what is inside, but not through records."""
         one = field.type
-        action = action_of(field, self._marks) or action_of(one, self._marks)
+        action = None if record is None else action_of_field(record, field, self._marks)
+        action = action or action_of(one, self._marks)
         if action is not None:
             return _replaced(self._compiler.of(one), self._instead(field, action))
         if id(one) not in self._holding:

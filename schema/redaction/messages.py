@@ -1,9 +1,10 @@
 """Takes fields out of protobuf messages that their schema marks as not for everybody.
 
 A field is marked by `debug_redact` (descriptor.proto), by `floe.redact` (floe/redact.proto), which also says
-what stands in its place, or by a tag of Confluent's `confluent.field_meta` that the topic names. Marks are
-those of the schema by which the message is read. Fields that this schema does not know go, as nobody can tell
-what they are; so do marked extensions, whatever stands in place of fields. An Any is not looked into.
+what stands in its place, or by a tag that the topic names: of Confluent's `confluent.field_meta`, or of the
+schema's metadata. Marks are those of the schema by which the message is read. Fields that this schema does
+not know go, as nobody can tell what they are; so do marked extensions, whatever stands in place of fields.
+An Any is not looked into.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 
 from schema.descriptors import MessageType, is_map, is_repeated, is_required
 from schema.redaction.marks import Action, Marks, Unreadable, instead, stands_in
+from schema.redaction.metadata_tags import named
 
 _PLANS_MAX = 1_024
 _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
@@ -192,7 +194,7 @@ def options_reader(descriptor: Descriptor, marks: Marks) -> Callable[[FieldDescr
                 return said
             if meta is not None and not marks.tags.isdisjoint(custom.Extensions[meta].tags):
                 return marks.action
-        return marks.action if options.debug_redact else None
+        return marks.action if options.debug_redact else named(marks, one.full_name)
 
     return read
 

@@ -82,14 +82,17 @@ def batches(values: Iterable[bytes], compression: Compression) -> list[bytes]:
     ]
 
 
-def of_protobuf() -> tuple[list[bytes], Callable[[Marks], Redactor | None], Any]:
+Found = tuple[list[bytes], Callable[[Marks], Redactor | None], Any]
+
+
+def of_protobuf() -> Found:
     """Records, what redacts them, and how the verdict about them is found."""
     kind = descriptors.load(compile_protos({"row.proto": SOURCE}), "Row")
     values = [kind.message_class(**each).SerializeToString() for each in rows()]
     return values, lambda marks: messages.redactor(kind, marks, b"key"), None
 
 
-def of_avro() -> tuple[list[bytes], Callable[[Marks], Redactor | None], Any]:
+def of_avro() -> Found:
     """Likewise."""
     form, parsed = avro_schema.parse(json.dumps(AVRO), {}).canonical, fastavro.parse_schema(AVRO)
     values = []
@@ -97,14 +100,14 @@ def of_avro() -> tuple[list[bytes], Callable[[Marks], Redactor | None], Any]:
         made = io.BytesIO()
         fastavro.schemaless_writer(made, parsed, each)
         values.append(FRAME + made.getvalue())
-    return values, lambda marks: avro_redaction.redactor(form, {}, marks, b"key"), ID
+    return values, lambda marks: avro_redaction.redactor(form, {}, marks, b"key"), (ID, ())
 
 
-def of_json() -> tuple[list[bytes], Callable[[Marks], Redactor | None], Any]:
+def of_json() -> Found:
     """Likewise."""
     form = json_schema.parse(json.dumps(JSON), {}).canonical
     values = [FRAME + json.dumps(each).encode() for each in rows()]
-    return values, lambda marks: json_redaction.redactor(form, {}, marks, b"key"), ID
+    return values, lambda marks: json_redaction.redactor(form, {}, marks, b"key"), (ID, ())
 
 
 def figures() -> Iterable[Figure]:
@@ -124,6 +127,8 @@ def figures() -> Iterable[Figure]:
             def work(stored: list[bytes] = stored, judge: redacted.Judge = judge) -> None:
                 for each in stored:
                     rewriting.changed([judge], judge, memoryview(each), DECODED_BYTES_MAX)
+                    if (judge.changed, judge.withheld, judge.missing) != (BATCH_RECORDS, 0, set()):
+                        raise AssertionError(f"of {BATCH_RECORDS} records {judge.changed} are changed")
 
             goal = 40 if codec is plain else None
             told = f"redaction of two fields of 1 kB records{name}, {action.value}, {codec.name.lower()}"

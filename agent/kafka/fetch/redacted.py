@@ -29,6 +29,7 @@ from schema.redaction import avro as avro_redaction
 from schema.redaction import json as json_redaction
 from schema.redaction import messages
 from schema.redaction.marks import Action, Marks, Redactor, Unreadable
+from schema.redaction.metadata_tags import BadTags, with_metadata
 from schema.registry import protobuf
 from schema.registry.avro.filler import Endless
 from schema.registry.parsed import InvalidSchema
@@ -165,13 +166,14 @@ class Redaction:
         if schema is None:
             return f"schema {framing.shown(name)} was deleted from the registry"
         try:
+            marks = with_metadata(marks, schema.metadata)
             if schema.schema_type == AVRO:
                 return avro_redaction.redactor(schema.canonical, imports, marks, self._key)
             if schema.schema_type == JSON:
                 return json_redaction.redactor(schema.canonical, imports, marks, self._key)
             files = protobuf.descriptor_set(schema.canonical, imports)
             kind = descriptors.load(files, descriptors.message_at(files, indexes))
-        except (InvalidSchema, DescriptorError, Endless) as error:
+        except (InvalidSchema, DescriptorError, Endless, BadTags) as error:
             return f"schema {framing.shown(name)}: {error}"
         return messages.redactor(kind, marks, self._key)
 

@@ -44,14 +44,15 @@ class Judge:
 
         Raises ValueError, which says why it is none.
         """
-        return self.looked_at(payload)[0]
-
-    def looked_at(self, payload: bytes) -> tuple[Any, Look]:
-        """The same, and what knows which schemas take which of its parts, as long as none is changed or
-        forgotten.
-        """
         value = parsed(payload)
-        look = Look(LOOKS_SPARE + LOOKS_PER_BYTE * len(payload), self._checks)
+        self.look_at(value, len(payload))
+        return value
+
+    def look_at(self, value: Any, size: int) -> Look:
+        """What knows which schemas take which parts of a value of so many bytes, as long as none of them is
+        changed or forgotten. Raises ValueError, as `read`.
+        """
+        look = Look(LOOKS_SPARE + LOOKS_PER_BYTE * size, self._checks)
         try:
             verdict = look.accepts(self._root, value)
             if verdict is None:
@@ -62,7 +63,7 @@ class Judge:
             raise ValueError(
                 "too much to judge: the schema holds too many alternatives against each value"
             ) from None
-        return value, look
+        return look
 
     def problem(self, payload: bytes) -> str | None:
         """Why the record is none of the schema's; None: it is one."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from json.encoder import encode_basestring
 from typing import Any
 
 from schema.registry.parsed import InvalidSchema
@@ -26,6 +27,17 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 def read(text: str, bytes_max: int = TEXT_BYTES_MAX) -> Any:
     """The value that a text is: numbers with a fraction or an exponent are Decimals. Raises InvalidSchema."""
     _check_size(text, bytes_max)
+    try:
+        found, end = _QUICK.raw_decode(text)
+        if end == len(text):
+            return found
+    except (json.JSONDecodeError, _Twice):  # its place is told below
+        pass
+    return _read(text)
+
+
+def _read(text: str) -> Any:
+    """The same, and what is wrong with it."""
     twice: list[tuple[dict[str, Any], str]] = []
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -54,9 +66,9 @@ def written(value: Any, *, ordered: bool = False) -> str:
         return f"{{{','.join(inside)}}}"
     if isinstance(value, list):
         return f"[{','.join(written(one, ordered=ordered) for one in value)}]"
-    if isinstance(value, Decimal):
-        return str(value)
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    return str(value) if isinstance(value, Decimal) or type(value) is int else json.dumps(value)
 
 
 def pointer(steps: Iterator[Any] | list[Any] | tuple[Any, ...]) -> str:
@@ -123,6 +135,17 @@ def _whole(token: str) -> int:
     return int(token)
 
 
+class _Twice(Exception):
+    """A name stands there twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice
+    return found
+
+
 def _twice(pairs: list[tuple[str, Any]]) -> str:
     """The first name that stands there a second time."""
     seen: set[str] = set()
@@ -137,8 +160,13 @@ def _constant(token: str) -> Any:
     raise InvalidSchema(f"{token} is no number of JSON: write one with digits")
 
 
+_QUICK = json.JSONDecoder(
+    object_pairs_hook=_once, parse_float=_fraction, parse_int=_whole, parse_constant=_constant
+)
+
+
 def _quoted(text: str) -> str:
-    quoted = json.dumps(text, ensure_ascii=False)
+    quoted = encode_basestring(text)
     try:
         quoted.encode()
     except UnicodeEncodeError:

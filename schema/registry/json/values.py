@@ -30,6 +30,11 @@ def accepts(node: Node, value: Any, spend: Callable[[int], None] = lambda looks:
         spend(look.count)
 
 
+def takes_by_itself(node: Node, value: Any) -> Verdict:
+    """Whether the schema takes a value that has no parts, whatever those that it leads to say of it."""
+    return _every(check(_ALONE, node, value) for check in (_plain, _number, _text))
+
+
 class TooMuch(Exception):
     """More looks than may be."""
 
@@ -66,6 +71,8 @@ class Look:
         if self.count > self._looks_max:
             raise TooMuch
 
+
+_ALONE = Look()
 
 _ATOMS: dict[type, str] = {
     type(None): "null",

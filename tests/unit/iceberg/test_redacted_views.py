@@ -209,6 +209,41 @@ async def test_subjects_of_other_types(rig: Rig, catalog: Catalog, schema_type: 
     assert found == due
 
 
+BY_PATH = {
+    "AVRO": ("Order.who", "Order.tags", "Card.number", "Tree.leaf"),
+    "JSON": ("$.who", "$.either", "$.home*.street", "$.several", "$.named.?.street"),
+}
+
+
+@pytest.mark.parametrize("schema_type", ROWS)
+async def test_tags_in_metadata_hide_columns_as_those_in_schemas(
+    rig: Rig, catalog: Catalog, schema_type: str
+) -> None:
+    """Of JSON a map's column has all keys, so it goes where any of them is named."""
+    said, payload, due = ROWS[schema_type]
+    text = json.dumps(said).replace(', "confluent:tags": ["PII"]', "")
+    metadata = json.dumps({"tags": {each: ["PII"] for each in BY_PATH[schema_type]}})
+    await rig.create_topic(floe__redact="remove", **VALIDATION)
+    number = await Registry(rig).register(text, schema_type=schema_type, metadata=metadata)
+    await rig.produce([framing.prefix(number, (0,))[: framing.ID_END] + payload])
+    await rig.drain(rig.committer())
+    found = shown(await loaded(catalog))["value"]
+    due = {name: each for name, each in due.items() if name not in ("tree", "named", "took")}
+    assert {name: each for name, each in found.items() if name != "took"} == due
+
+
+async def test_metadata_whose_tags_cannot_be_told_hides_all(rig: Rig, catalog: Catalog) -> None:
+    await rig.create_topic(floe__redact="remove", **VALIDATION)
+    text = 'syntax = "proto3"; package a; message Order { uint64 id = 1; string who = 2; }'
+    registry = Registry(rig)
+    number = await registry.register(text, metadata='{"tags":{"a.Order.who":["PII"]}}')
+    await rig.produce([registry.framed(number, id=1, who="w")])
+    await rig.drain(rig.committer())
+    assert shown(await loaded(catalog))["value"] == {"id": "decimal(20, 0)"}
+    await registry.register(text, metadata='{"tags":{"a[0]":["PII"]}}')
+    assert "value" not in shown(await loaded(catalog))
+
+
 async def test_columns_of_schemas_that_are_gone_are_hidden(rig: Rig, catalog: Catalog) -> None:
     """Nobody can tell any more whether they were marked."""
     registry = Registry(rig)

@@ -55,7 +55,12 @@ class Registry:
         self._forms: dict[int, tuple[bytes, dict[str, bytes]]] = {}
 
     async def register(
-        self, text: str, subject: str = "t-value", schema_type: str = "PROTOBUF", given: int = 0
+        self,
+        text: str,
+        subject: str = "t-value",
+        schema_type: str = "PROTOBUF",
+        given: int = 0,
+        metadata: str = "",
     ) -> int:
         imports = self._imports if "money.proto" in text else {}
         form = KINDS[schema_type].parse(text, imports).canonical
@@ -64,7 +69,7 @@ class Registry:
             await self.register(MONEY, "money")
         message = RegisterSchema(
             subject=subject, schema_type=schema_type, text=text, canonical=form, references=references,
-            judged_revision=1 << 40, schema_id=given,
+            judged_revision=1 << 40, schema_id=given, metadata=metadata,
         )  # fmt: skip
         done = await self._rig.replica.propose(message)
         assert isinstance(done, Done), done

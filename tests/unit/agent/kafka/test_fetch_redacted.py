@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from schema.proto import quarantine_pb2
 from schema.registry import protobuf
 from schema.registry.avro import schema as avro_schema
 from schema.registry.json import schema as json_schema
+from schema.registry.kinds import KINDS
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_followed_subjects import VALIDATION, delete, framed, register
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch_request, produce, values
@@ -288,6 +290,42 @@ async def test_subjects_of_other_types(agent: Agent, schema_type: str) -> None:
     assert (first.value, second.value) == (b"", frame + left)
     assert first.headers[0][0] == redacted.WITHHELD_HEADER
     assert b"secret" not in answered
+
+
+BY_PATH = {
+    "PROTOBUF": (BARE, "shop.Order.who"),
+    "AVRO": (TAGGED["AVRO"].replace(',"confluent:tags":["PII"]', ""), "**.who"),
+    "JSON": (TAGGED["JSON"].replace(',"x-floe-redact":"remove"', ""), "$.wh?"),
+}
+
+
+@pytest.mark.parametrize("schema_type", BY_PATH)
+async def test_tags_in_metadata_mark_fields_of_the_schema_that_has_them(
+    agent: Agent, schema_type: str
+) -> None:
+    """A version without them shows all; paths of which nobody knows what they mean show nothing."""
+    await create(agent, **VALIDATION, floe_redact="remove", floe_redact_tags="PII")
+    text, path = BY_PATH[schema_type]
+    canonical = KINDS[schema_type].parse(text, {}).canonical
+    frames = []
+    for tags in ({path: ["PII"]}, {path: ["PUBLIC"]}, {"who[0]": ["PII"]}):
+        message = RegisterSchema(
+            subject="t-value",
+            schema_type=schema_type,
+            text=text,
+            canonical=canonical,
+            metadata=json.dumps({"tags": tags}),
+            judged_revision=1 << 40,
+        )
+        done: Any = await agent.services.replica.propose(message)
+        frame = framing.prefix(done.value[0], (0,))
+        frames.append(frame if schema_type == "PROTOBUF" else frame[: framing.ID_END])
+    whole, left = {**DATA, "PROTOBUF": (SECRET, LEFT)}[schema_type]
+    assert (await produce(agent, batch(*(each + whole for each in frames)))).error_code == 0
+    gone, shown, withheld = seen(await read(agent))
+    assert (gone.value, shown.value, withheld.value) == (frames[0] + left, frames[1] + whole, b"")
+    assert withheld.headers[0][0] == redacted.WITHHELD_HEADER
+    assert b"tags of its metadata have the path 'who[0]'" in (withheld.headers[0][1] or b"")
 
 
 async def test_schemas_that_cannot_be_compiled_now_lose_no_record(
