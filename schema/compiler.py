@@ -20,6 +20,11 @@ FILES_MAX = 256
 SOURCE_BYTES_MAX = 4 << 20
 """Bytes of all source files together."""
 
+NAME_LENGTH_MAX = 1024
+"""Of a source's name, characters."""
+PART_BYTES_MAX = 255
+"""Of a folder or a file in it, as file systems have it, bytes."""
+
 COMPILE_SECONDS_MAX = 30.0
 """Deadline of one compilation, seconds."""
 
@@ -106,10 +111,20 @@ def _check_sources(files: Mapping[str, bytes]) -> None:
     size = sum(len(content) for content in files.values())
     if size > SOURCE_BYTES_MAX:
         raise CompileError([Problem("", 0, 0, f"{size} bytes of source: the limit is {SOURCE_BYTES_MAX}")])
+    folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
     for name in files:
-        path = PurePosixPath(name)
-        clean = str(path) == name and not path.is_absolute() and ".." not in path.parts
-        if not clean or not name.endswith(".proto") or "\\" in name or name.startswith("-"):
+        if not _is_import_path(name) or name in folders:
             raise CompileError(
                 [Problem(name, 0, 0, "a source's name is a relative import path like a/b.proto")]
             )
+
+
+def _is_import_path(name: str) -> bool:
+    """Whether it names a file within a folder, wherever that is."""
+    path = PurePosixPath(name)
+    clean = str(path) == name and not path.is_absolute() and ".." not in path.parts
+    plain = name.isprintable() and "\\" not in name and not name.startswith("-")
+    short = len(name) <= NAME_LENGTH_MAX and all(
+        len(part.encode(errors="replace")) <= PART_BYTES_MAX for part in path.parts
+    )
+    return clean and plain and short and name.endswith(".proto")

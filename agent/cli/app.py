@@ -18,6 +18,7 @@ from typer.exceptions import Abort, TyperException
 
 from agent.cli.failures import EPILOG, Status, told
 from agent.cli.plain_values import take_plainly
+from agent.telemetry.printable import printable
 from agent.version import VERSION
 
 
@@ -127,5 +128,5 @@ def _asked(arguments: Sequence[str] | None) -> str:
 
 
 def _end(status: int, message: str) -> NoReturn:
-    print(f"floe: {' '.join(message.split())}", file=sys.stderr)
+    print(f"floe: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(int(status))

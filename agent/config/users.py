@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import os
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -33,10 +34,6 @@ class Hashed(NamedTuple):
         return hmac.compare_digest(_hash(password, self.salt, self.iterations), self.hash)
 
 
-NOBODY: Final = Hashed(ITERATIONS, bytes(SALT_BYTES), bytes(32))
-"""What the password of an unknown user is compared with: it takes as long."""
-
-
 def _hash(password: str, salt: bytes, iterations: int) -> bytes:
     return hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
 
@@ -62,7 +59,13 @@ class UsersFile:
         self.problem = ""
         self._path = path
         self._seen = self._stamp()
+        self._iterations = ITERATIONS
         self.users: Mapping[str, Hashed] = self._read() if path else {}
+
+    @property
+    def nobody(self) -> Hashed:
+        """What the password of an unknown user is compared with: it takes as long as most users' do."""
+        return Hashed(self._iterations, bytes(SALT_BYTES), bytes(32))
 
     def renew(self) -> bool:
         """See agent.net.renewal.Renewable."""
@@ -98,6 +101,8 @@ class UsersFile:
                 if user in users or len(users) >= USERS_MAX:
                     raise self._wrong(number, f"user {user!r} is given twice, or one of over {USERS_MAX}")
                 users[user] = hashed
+        rounds = Counter(each.iterations for each in users.values())
+        self._iterations = rounds.most_common(1)[0][0] if rounds else ITERATIONS
         return users
 
     def _line(self, number: int, line: str) -> tuple[str, Hashed]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from agent.net.announced import HELLO_BYTES_MAX, Announced
 from agent.net.principals import NoPrincipal
 from agent.net.strangers import Strangers
 from agent.net.tls import Tls
@@ -51,6 +52,7 @@ class Encrypted(asyncio.BufferedProtocol):
         self._raw: asyncio.Transport | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._announced = Announced()
         self._begun = self._closing = self._eof = self._paused = self._ended = False
         self._writable = True
         self._plain: deque[memoryview] = deque()
@@ -66,7 +68,8 @@ class Encrypted(asyncio.BufferedProtocol):
         self._strangers.enter(self, self._loop.time(), self._fail)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._scratch
+        # A BIO keeps room for the most that it ever held: little, of whoever is not known.
+        return self._scratch if self._app is not None else self._scratch[:RECORD_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._ended:
@@ -78,6 +81,10 @@ class Encrypted(asyncio.BufferedProtocol):
                 http = bytes(read[:4]) in HTTP
                 self._fail("HTTP was spoken to a Kafka listener" if http else WANTED.format(self._speaks))
                 return
+        if self._app is None and not self._announced.feed(read):
+            size = self._announced.too_large
+            self._fail(f"a TLS hello of {size} bytes was announced: at most {HELLO_BYTES_MAX} are taken")
+            return
         self._incoming.write(read)
         if self._app is None:
             self._shake_hands()

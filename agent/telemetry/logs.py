@@ -17,6 +17,7 @@ from structlog.typing import Processor
 
 from agent.config import LoggingConfig
 from agent.telemetry.limit import AUDIT, LineLimit
+from agent.telemetry.printable import printable
 from coordination.clock import SystemClock
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -33,6 +34,15 @@ def add_request_id(
     current = request_id.get()
     if current:
         event.setdefault("request", current)
+    return event
+
+
+def one_line(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Write what does not print as escapes: a client's text can neither look like another line, nor move the
+    cursor of whoever reads it. JSON has escapes of its own."""
+    for name, value in event.items():
+        if isinstance(value, str) and name != "exception":
+            event[name] = printable(value)
     return event
 
 
@@ -88,6 +98,7 @@ def _formatter(console: bool, stream: TextIO, shared: list[Processor]) -> loggin
     """Console lines with colours on a terminal, or one JSON object per line."""
     final: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if console:
+        final.append(one_line)
         final.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
     else:
         final += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

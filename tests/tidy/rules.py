@@ -36,6 +36,11 @@ NAMED_FILE = re.compile(
 NAMED_PAGE = re.compile(r"(?<![\w/.-])([\w/.-]*\w\.md)\b")
 RULES_PAGE = "docs/architecture.md"
 CITED_RULE = re.compile(r"\b[Rr]ule ([0-9]+)\b")
+SECRET = re.compile(
+    r"(^|_)(password|passwd|secret|get_secret_value|hmac|mac|proof|signature|stored_key|server_key|client_key"
+    r"|salted|nonce|bearer)s?$",
+    re.IGNORECASE,
+)
 EVASIONS = re.compile(
     r"pytest\.(skip|xfail|importorskip)|pytest\.mark\.(skip|skipif|xfail)"
     r"|unittest\.mock|from unittest import mock"
@@ -258,6 +263,30 @@ def tasks_have_a_last_resort(files: Iterable[File]) -> Iterator[Problem]:
                 and ast.unparse(node.value) not in groups
             ):
                 yield Problem(file.path, node.lineno, f"{node.attr}: take objectstore/tasks.py")
+
+
+def secrets_are_compared_in_equal_time(files: Iterable[File]) -> Iterator[Problem]:
+    """How long `==` takes tells where two texts first differ: secrets go through hmac.compare_digest.
+
+    Whether there is one at all (a comparison with a constant) is no secret.
+    """
+    for file in files:
+        if not (file.product and file.python):
+            continue
+        for node in ast.walk(ast.parse(file.text)):
+            if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
+                continue
+            sides = (node.left, *node.comparators)
+            secret = [one for one in sides if SECRET.search(_called(one))]
+            if secret and not any(isinstance(one, ast.Constant) for one in sides):
+                yield Problem(file.path, node.lineno, f"{ast.unparse(node)}: take hmac.compare_digest")
+
+
+def _called(node: ast.expr) -> str:
+    """The name of what is compared; of a call, that of what is called."""
+    if isinstance(node, ast.Call):
+        return _name(node.func)
+    return _name(node.value if isinstance(node, ast.Subscript) else node)
 
 
 def settings_are_used(files: Iterable[File], names: Iterable[str]) -> Iterator[Problem]:

@@ -41,6 +41,7 @@ RULES = (
     rules.ignores_have_reasons,
     rules.tests_do_not_evade,
     rules.tasks_have_a_last_resort,
+    rules.secrets_are_compared_in_equal_time,
 )
 
 

@@ -50,6 +50,14 @@ BAD: list[Case] = [
     (rules.tasks_have_a_last_resort, "agent/a.py", "asyncio.create_task(work())\n"),
     (rules.tasks_have_a_last_resort, "agent/a.py", "asyncio.ensure_future(work())\n"),
     (rules.tasks_have_a_last_resort, "iceberg/a.py", "self._loop.create_task(work())\n"),
+    (rules.secrets_are_compared_in_equal_time, "agent/a.py", "fits = given == self._secret\n"),
+    (rules.secrets_are_compared_in_equal_time, "agent/a.py", "if user.stored_key != made: raise\n"),
+    (rules.secrets_are_compared_in_equal_time, "agent/a.py", "x = proof(a, b) == given\n"),
+    (
+        rules.secrets_are_compared_in_equal_time,
+        "coordination/a.py",
+        "ok = password.get_secret_value() == x\n",
+    ),
 ]
 
 GOOD: list[Case] = [
@@ -70,6 +78,10 @@ GOOD: list[Case] = [
     (rules.tests_do_not_evade, "tests/a.py", "x = 'skip'\n"),
     (rules.tasks_have_a_last_resort, "tests/a.py", "asyncio.create_task(work())\n"),
     (rules.tasks_have_a_last_resort, "agent/a.py", "tasks.start(work(), 'work')\n"),
+    (rules.secrets_are_compared_in_equal_time, "agent/a.py", "x = hmac.compare_digest(given, secret)\n"),
+    (rules.secrets_are_compared_in_equal_time, "agent/a.py", "given = config.secret == ''\n"),
+    (rules.secrets_are_compared_in_equal_time, "agent/a.py", "x = len(secret) != size\n"),
+    (rules.secrets_are_compared_in_equal_time, "tests/a.py", "assert secret == 'x'\n"),
     (
         rules.tasks_have_a_last_resort,
         "agent/a.py",

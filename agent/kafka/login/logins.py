@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from agent.config import Config
-from agent.config.users import NOBODY, UsersFile
+from agent.config.users import UsersFile
 from agent.kafka.login import oauthbearer, plain, scram
 from agent.kafka.login.delegation import Delegation
 from agent.kafka.login.errors import LoginFailed, NotTold
@@ -55,7 +55,7 @@ class Logins:
             if each.protocol.startswith("SASL")
         }
         self._own_secret = b""
-        self._admin: dict[int, ScramCredential] = {}
+        self._admin: dict[tuple[int, bytes], ScramCredential] = {}
         self._checks = asyncio.Semaphore(config.sasl.checks_in_flight_max)
         self._failures: dict[str, int] = {}
 
@@ -71,37 +71,50 @@ class Logins:
         return self._own_secret
 
     async def credential(self, user: str, mechanism: int) -> ScramCredential:
-        """What the log says, else the configured administrator's, else what fits nobody."""
-        table = self._state().scram
-        found = table.credentials.get((user, mechanism))
+        """What the log says, else the configured administrator's, else what fits nobody.
+
+        The administrator's is looked for whoever asks: what is made at its first need takes time.
+        """
+        administrator = await self._administrator(mechanism) if self.config.admin_user else None
+        found = self._state().scram.credentials.get((user, mechanism))
         if found is not None:
             return found
-        if user and user == self.config.admin_user:
-            return await self._administrator(mechanism)
-        return scram.made_up(table.secret or self._secret, user, mechanism)
+        if administrator is not None and user == self.config.admin_user:
+            return administrator
+        return self._made_up(user, mechanism)
+
+    def _made_up(self, user: str, mechanism: int) -> ScramCredential:
+        return scram.made_up(self._state().scram.secret or self._secret, user, mechanism)
 
     async def credential_of_token(self, token_id: str, mechanism: int) -> ScramCredential:
         """Of a delegation token that holds, else what fits nobody."""
-        unknown = scram.made_up(self._state().scram.secret or self._secret, token_id, mechanism)
+        unknown = self._made_up(token_id, mechanism)
         if self.delegation.token(token_id) is None:
             return unknown
         async with self._checks:
             return await self.delegation.credential(token_id, mechanism, unknown.salt)
 
     async def _administrator(self, mechanism: int) -> ScramCredential:
-        """Made when first asked for. Its salt is made as those of unknown users are."""
-        if mechanism not in self._admin:
-            digest, password = scram.DIGESTS[mechanism], self.config.admin_password.get_secret_value()
-            salt = scram.made_up(self._secret, self.config.admin_user, mechanism).salt
-            salted = await asyncio.to_thread(scram.salted, digest, password, salt, ITERATIONS_MIN)
-            self._admin[mechanism] = ScramCredential(ITERATIONS_MIN, salt, *scram.keys(digest, salted))
-        return self._admin[mechanism]
+        """Made when first asked for. Its salt is that of a user who does not exist: whoever asks two agents,
+        or the same one again after users were made, is told no more of it than of any other name.
+        """
+        salt = self._made_up(self.config.admin_user, mechanism).salt
+        if known := self._admin.get((mechanism, salt)):
+            return known
+        async with self._checks:
+            if (mechanism, salt) not in self._admin:
+                digest, password = scram.DIGESTS[mechanism], self.config.admin_password.get_secret_value()
+                salted = await asyncio.to_thread(scram.salted, digest, password, salt, ITERATIONS_MIN)
+                self._admin = {each: made for each, made in self._admin.items() if each[0] != mechanism}
+                keys = scram.keys(digest, salted)
+                self._admin[mechanism, salt] = ScramCredential(ITERATIONS_MIN, salt, *keys)
+            return self._admin[mechanism, salt]
 
     async def check(self, user: str, password: str) -> None:
         """PLAIN. Raises LoginFailed."""
         hashed = self.users.users.get(user)
         async with self._checks:
-            fits = await asyncio.to_thread((hashed or NOBODY).fits, password)
+            fits = await asyncio.to_thread((hashed or self.users.nobody).fits, password)
         if hashed is None and user == self.config.admin_user:
             known = self.config.admin_password.get_secret_value()
             fits = hmac.compare_digest(password.encode(), known.encode())

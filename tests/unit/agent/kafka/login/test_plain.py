@@ -32,7 +32,7 @@ def test_a_hash_fits_its_password_only() -> None:
     line = users.line_of("alice", "secret", SALT)
     assert "secret" not in line
     assert line != users.line_of("alice", "secret", b"s" * 16)
-    assert not users.NOBODY.fits("")
+    assert not users.UsersFile("").nobody.fits("")
 
 
 def test_the_file_is_read_again_when_it_changes_and_a_bad_one_is_not(tmp_path: Path) -> None:
