@@ -1,4 +1,4 @@
-"""What ten modest producers have of a greedy one's quota: their p99 alone, beside it, and beside it with a quota.
+"""What ten modest producers have of a greedy one's quota: their p99 alone, beside it, and with a quota.
 
 Each modest one produces a record of 1 kB twenty times a second, one after the other, and sends again what a
 client of Kafka would; the time until it is acknowledged counts.

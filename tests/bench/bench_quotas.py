@@ -1,8 +1,8 @@
 """Quotas: whether a rate is kept over each single minute, by librdkafka and by Java, reading and writing.
 
-The rate is what the agent stored or sent in a minute, after the first burst that Kafka's windows allow. Each of
-the two has a cluster of its own (one etcd, one MinIO), as an agent counts all its clients together; both run at
-the same time, and a producer beside a consumer.
+The rate is what the agent stored or sent in a minute, after the first burst that Kafka's windows allow. Each
+of the two has a cluster of its own (one etcd, one MinIO), as an agent counts all its clients together; both
+run at the same time, and a producer beside a consumer.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ class Doors:
     """Certificates, keys of tokens, users and ports in a folder; `settings` are those of an agent."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(folder / "authority")
         self.pair = self.authority.pair("server")
         self.trusting = self.authority.client()
