@@ -25,6 +25,8 @@ HELD_BYTES: Final = 256 * 1024
 """Encrypted at once, bytes."""
 RECORD_BYTES: Final = 16 * 1024
 """Small buffers are put together up to this size, bytes: the largest TLS record."""
+WAITING_BYTES_MAX: Final = 32 * 1024
+"""Of a handshake that waits for its turn, bytes: beyond it the socket is not read."""
 TLS_HANDSHAKE: Final = 0x16
 WANTED: Final = "plain bytes came to a listener that speaks TLS: set security.protocol to {} on the client"
 HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI")
@@ -54,6 +56,7 @@ class Encrypted(asyncio.BufferedProtocol):
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._announced = Announced()
         self._begun = self._closing = self._eof = self._paused = self._ended = False
+        self._queued = self._full = False
         self._writable = True
         self._plain: deque[memoryview] = deque()
         self._plain_bytes = 0
@@ -86,10 +89,15 @@ class Encrypted(asyncio.BufferedProtocol):
             self._fail(f"a TLS hello of {size} bytes was announced: at most {HELLO_BYTES_MAX} are taken")
             return
         self._incoming.write(read)
-        if self._app is None:
-            self._shake_hands()
-        if self._app is not None and not self._ended:
+        if self._app is not None:
             self._read()
+        elif not self._queued:
+            self._queued = True
+            self._strangers.step(self._take_step)
+        if self._queued and not self._full and self._incoming.pending > WAITING_BYTES_MAX:
+            self._full = True
+            assert self._raw is not None
+            self._raw.pause_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -117,6 +125,19 @@ class Encrypted(asyncio.BufferedProtocol):
         self._plain.clear()
         self._plain_bytes = 0
         self._raw = None
+
+    def _take_step(self) -> None:
+        """Its turn among those who shake hands."""
+        self._queued = False
+        raw = self._raw
+        if self._ended or raw is None:
+            return
+        if self._full and not raw.is_closing():
+            self._full = False
+            raw.resume_reading()
+        self._shake_hands()
+        if self._app is not None and not self._ended:
+            self._read()
 
     def _shake_hands(self) -> None:
         try:

@@ -53,6 +53,8 @@ class ConnectionInfo:
     """Whose connection it is: by the certificate, or since the login by the name there. Without `User:`."""
     stranger: bool = False
     """Whether a login is asked for that has not come: little is read of such a connection."""
+    queued: int = 0
+    """Requests that wait for their turn among those of strangers."""
     metered: bool = False
     """The dispatcher says: what comes is counted, so nothing is read beyond a request before it has begun."""
     mute: Callable[[float], None] = lambda seconds: None

@@ -52,6 +52,47 @@ class Rate:
         return max(elapsed + max(missing, 0) * self._window_ms, 1)
 
 
+class Paced(Rate):
+    """A rate whose taker, once above it, takes no more bursts until it was below for all windows.
+
+    Kafka's windows let somebody who always wants more take ten seconds' worth at once about every eleven, so
+    a single minute is off by a tenth. This one waits longer at times, never shorter, and keeps each minute.
+    """
+
+    __slots__ = ("_at_ms", "_level", "_new", "_until_ms")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        super().__init__(samples, window_ms)
+        self._new = self._level = 0.0  # taken since it was looked at; what the pace is behind by
+        self._at_ms = self._until_ms = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """See Rate."""
+        super().record(value, now_ms)
+        self._new += value
+
+    def paced(self, now_ms: int) -> bool:
+        """Whether there are no bursts now."""
+        return now_ms < self._until_ms
+
+    def throttle_ms(self, bound: float, now_ms: int, more: float = 0.0) -> int:
+        """See Rate. A debt is forgotten down to what all windows hold, as theirs is."""
+        wait_ms = super().throttle_ms(bound, now_ms, more)
+        new, self._new = self._new, 0.0
+        all_ms = self._samples_max * self._window_ms
+        if self.paced(now_ms):
+            drained = bound * (now_ms - self._at_ms) / 1000
+            level = max(self._level - drained, -bound * self._window_ms / 1000) + new
+            self._level = min(level, bound * all_ms / 1000)
+            wait_ms = max(wait_ms, floor((self._level + more) / bound * 1000 + 0.5))
+        else:
+            self._level = 0.0
+        self._at_ms = now_ms
+        if wait_ms > 0:
+            self._until_ms = now_ms + wait_ms + all_ms
+        return wait_ms
+
+
 class TokenBucket:
     """Tokens that come at a rate, `burst_s` seconds of them at most; more may be owed (KIP-599)."""
 

@@ -90,9 +90,8 @@ class Server:
         budget = Budget(limits.process_bytes_max)
         scratch = memoryview(bytearray(SCRATCH_BYTES))
         strangers = Strangers(limits.strangers_max, limits.login_s_max)
-        self._shared = _Shared(
-            dispatch, limits, metrics or Metrics(), budget, scratch, reads, strangers, admission
-        )
+        told, turned = metrics or Metrics(), strangers.in_turn(dispatch)
+        self._shared = _Shared(turned, limits, told, budget, scratch, reads, strangers, admission)
         self._shared.metrics.request_bytes.set_function(lambda: budget.used)
         self._shared.metrics.strangers.set_function(strangers.__len__)
         self._servers: list[asyncio.Server] = []

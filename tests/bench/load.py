@@ -157,10 +157,15 @@ async def produce_all(bootstrap: str, frame: bytes, requests: int, window: int) 
 
 def check(payload: bytes) -> None:
     """A Produce answer without errors."""
+    codes = codes_of(payload)
+    assert not any(codes), codes
+
+
+def codes_of(payload: bytes) -> list[int]:
+    """A Produce answer's codes, of each partition."""
     _, start = parse_response_header(BY_NAME["Produce"], PRODUCE_VERSION, payload)
     answer = p.decode_response(memoryview(payload)[start:], PRODUCE_VERSION)
-    codes = [part.error_code for topic in answer.responses for part in topic.partition_responses]
-    assert not any(codes), codes
+    return [part.error_code for topic in answer.responses for part in topic.partition_responses]
 
 
 def fetch_all(

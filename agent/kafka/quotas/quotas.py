@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.config.quotas import QuotasConfig
 from agent.kafka.quotas.limits import Limit, Sharers, connection_rate_of, limit_of
-from agent.net.rates import Rate, TokenBucket
+from agent.net.rates import Paced, Rate, TokenBucket
 from agent.telemetry.by_topic import ByTopic
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
@@ -68,7 +68,8 @@ class Quotas:
     def rate(self, sharers: Sharers) -> Rate:
         """What they took, in windows."""
         config = self._config
-        found = self._find(sharers, lambda: Rate(config.windows, config.window_ms))
+        kind = Paced if sharers.quota in (keys.PRODUCE, keys.FETCH) else Rate
+        found = self._find(sharers, lambda: kind(config.windows, config.window_ms))
         assert isinstance(found, Rate)
         return found
 
@@ -95,8 +96,12 @@ class Quotas:
         return int(self.clock.monotonic() * 1000)
 
     def capacity(self, limit: Limit) -> int:
-        """What may be taken at once without being above the quota, were nothing taken before."""
-        full_s = (self._config.windows - 1) * self._config.window_ms / 1000
+        """What may be taken at once without being above the quota, were nothing taken before. Of who was
+        above it lately: a window's worth."""
+        rate, windows = self.rate(limit.sharers), self._config.windows - 1
+        if isinstance(rate, Paced) and rate.paced(self.now_ms()):
+            windows = 1
+        full_s = windows * self._config.window_ms / 1000
         return int(min(limit.bound * max(full_s, 1.0), 2**31 - 1))
 
     def bounded(self, throttle_ms: int, quota: str) -> int:

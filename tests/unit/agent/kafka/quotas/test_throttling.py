@@ -131,6 +131,11 @@ async def test_a_consumer_above_its_quota_waits_for_what_comes_next(limited: Lim
     assert at_once.responses == [], "by another connection, or a client that does not wait"
     assert at_once.throttle_time_ms == third.throttle_time_ms, "nothing was sent, so nothing was counted"
     limited.clock.advance(11)
+    paced = await limited.fetch(2, bytes_max=5_000)
+    assert 3_000 < paced.throttle_time_ms < 4_000, (
+        "a second's worth was saved up, not ten: it was above lately"
+    )
+    limited.clock.advance(30)
     assert (await limited.fetch(2, bytes_max=5_000)).throttle_time_ms == 0
 
 
