@@ -1,8 +1,9 @@
 # README's two commands are `make run` and `make test`. Every target sets up what it needs.
 PY := .venv/bin/python
+export PYTHONDONTWRITEBYTECODE := # who forbids bytecode has every child process of the tests compile all of its imports
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom compat engines
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom compat engines
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -42,27 +43,32 @@ test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
 CLIENTS := tests/compat tests/engines tests/deploy tests/versions
-MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy tests/torture
+MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
+TORMENT := tests/torture
 SPARK := tests/spark
-REST := tests $(addprefix --ignore=,$(CLIENTS) $(MODELS) $(SPARK))
+REST := tests $(addprefix --ignore=,$(CLIENTS) $(MODELS) $(TORMENT) $(SPARK))
 LONGEST := --durations=15 --durations-min=20
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; four parts side by side, as most wait a lot
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; five parts side by side, as most wait a lot
 	@rm -f build/test-*.log; \
 	part() { name=$$1; shift; exec $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1; }; \
 	part clients $(CLIENTS) & clients=$$!; \
+	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
 	part spark $(SPARK) & spark=$$!; \
-	trap 'kill $$clients $$models $$spark' INT TERM; \
+	trap 'kill $$clients $$torture $$models $$spark' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST); failed=$$?; \
-	for each in $$clients $$models $$spark; do wait $$each || failed=1; done; \
-	cat build/test-models.log build/test-spark.log build/test-clients.log; exit $$failed
+	for each in $$clients $$torture $$models $$spark; do wait $$each || failed=1; done; \
+	cat build/test-models.log build/test-torture.log build/test-spark.log build/test-clients.log; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)
 
-test-models: services ## the part that plays and hurts: simulation, explorer, properties, golden stories, house rules, torture
+test-models: services ## the part that plays: simulation, explorer, properties, golden stories, house rules
 	$(PY) -m pytest $(MODELS)
+
+test-torture: services ## the part that hurts: clusters under faults, deaths between any two steps
+	$(PY) -m pytest $(TORMENT)
 
 test-spark: services ## the part with Spark
 	$(PY) -m pytest $(SPARK)

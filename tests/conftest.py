@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from deploy.services import Etcd, Minio, VersityGw
+from deploy.services import Etcd, Minio, VersityGw, launching
 from deploy.services.s3 import S3Service
+from tests.equipment import forks
 
 _numbers = itertools.count(1)
 settings.register_profile("floe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/compat/results, and with Kafka against/recorded.json",
     )
+
+
+def pytest_configure() -> None:
+    """Agents of tests are forked: else each start pays their imports anew."""
+    launching.use(forks.start)
 
 
 FAILURES = Path(__file__).resolve().parents[1] / "build" / "failures.log"
@@ -89,6 +95,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was skipped: a run that left something out has not shown that it works."""
     for report in terminalreporter.getreports("skipped"):
         terminalreporter.write_line(f"skipped, so this run fails: {report.nodeid}", red=True)
+
+
+def pytest_unconfigure() -> None:
+    """The processes that agents were forked of end with the session."""
+    forks.end()
 
 
 @pytest.hookimpl(trylast=True)

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
 from agent.cli.failures import EPILOG, Status, told
+from agent.cli.importing import without_collections
 from agent.cli.plain_values import take_plainly
 from agent.telemetry.printable import printable
 from agent.version import VERSION
@@ -66,7 +67,8 @@ class Commands(TyperGroup):
         place = COMMANDS.get(cmd_name)
         if place is None:
             return None
-        found = getattr(import_module(f"agent.cli.{place.module}"), place.name)
+        with without_collections():
+            found = getattr(import_module(f"agent.cli.{place.module}"), place.name)
         if isinstance(found, typer.Typer):
             loaded: Any = typer.main.get_group(found)
         else:

@@ -17,6 +17,7 @@ import typer
 import uvloop
 
 from agent.cli.failures import Failure, Status, told, unreachable
+from agent.cli.importing import without_collections
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Assignments, ConfigFile
 from agent.config import Loaded, LoggingConfig, embedded_values, load
 from agent.telemetry import logs
@@ -149,7 +150,9 @@ def _look_at_memory(loaded: Loaded) -> None:
 
 async def _live(loaded: Loaded, started: Callable[[App], None]) -> None:
     """Start, live until a signal or a fatal failure, stop within `shutdown.timeout_ms`."""
-    from agent.app import App
+    with without_collections():
+        from agent.app import App
+    gc.freeze()  # what was imported stays: the next collection need not walk it either
 
     told = asyncio.Event()
     loop = asyncio.get_running_loop()

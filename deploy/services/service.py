@@ -12,11 +12,11 @@ import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from deploy.services import guardian
+from deploy.services.launching import Process, launch
 from deploy.services.patience import Patience
 
 READY_SECONDS_MAX = 180
@@ -46,7 +46,7 @@ class Service(ABC):
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"floe-{self.name}-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log_path = self.directory / f"{self.name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._paused = False
 
     @abstractmethod
@@ -85,17 +85,7 @@ class Service(ABC):
 
     def start(self) -> Self:
         """Start and wait until ready. Raises ServiceError."""
-        command = self.command()
-        with open(self.log_path, "ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                env=self.environment(),
-                start_new_session=True,
-            )
+        self._process = launch(self.command(), cwd=self.directory, env=self.environment(), log=self.log_path)
         guardian.guard(self._process.pid)
         patience = Patience(self.ready_seconds_max)
         while not self.ready():
@@ -128,8 +118,8 @@ class Service(ABC):
             return
         process = self._process_now()
         process.send_signal(signal.SIGSTOP)
-        with suppress(ChildProcessError):  # it has ended, and was waited for
-            os.waitpid(process.pid, os.WUNTRACED)  # the last of its threads may answer a request until then
+        while not _stands_still(process.pid):  # the last of its threads may answer a request until then
+            time.sleep(0.001)
         self._paused = True
 
     def resume(self) -> None:
@@ -154,7 +144,7 @@ class Service(ABC):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _process_now(self) -> subprocess.Popen[bytes]:
+    def _process_now(self) -> Process:
         if self._process is None:
             raise ServiceError(f"{self.name} is not running")
         return self._process
@@ -170,6 +160,18 @@ class Service(ABC):
             process.kill()
             process.wait()
         guardian.release(process.pid)
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether every thread of a process is stopped, or it has ended."""
+    try:
+        threads = [
+            (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return not Path(f"/proc/{pid}").exists()  # else only a thread has ended meanwhile
+    return all(state in "TtZX" for state in threads)
 
 
 def cpu_seconds(pid: int) -> int:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.services import Etcd, Minio
+from deploy.services import Etcd, Minio, guardian
 from deploy.services.kafka import Kafka
+from deploy.services.launching import Process, launch
 from deploy.services.ports import free_port
 from tests.compat.cluster import Cluster
 
@@ -34,7 +35,7 @@ class Embedded:
 
     bootstrap: str
     http: str
-    process: subprocess.Popen[bytes]
+    process: Process
     data: Path
 
     def status(self) -> dict[str, object]:
@@ -51,10 +52,9 @@ def start(data: Path, *settings: str, module: Sequence[str] = ("agent",)) -> Emb
     command += ["--kafka-port", str(kafka), "--http-port", str(http)]
     for setting in (*SETTINGS, *settings):
         command += ["--set", setting]
-    with open(data.parent / "agent.log", "ab") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, "PYTHONWARNINGS": "error"}
-        )
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    process = launch(command, cwd=Path.cwd(), env=environment, log=data.parent / "agent.log")
+    guardian.guard(process.pid)
     agent = Embedded(f"127.0.0.1:{kafka}", f"http://127.0.0.1:{http}", process, data)
     end = time.monotonic() + START_S_MAX
     while time.monotonic() < end and process.poll() is None:
@@ -77,6 +77,8 @@ def stop(agent: Embedded) -> int:
         agent.process.kill()
         agent.process.wait(10)
         raise
+    finally:
+        guardian.release(agent.process.pid)
 
 
 @pytest.fixture(scope="session")

@@ -101,20 +101,7 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     if step in BEGINNINGS:
         armed.arm(step)
     writer = _begin(cluster, topic, _config(cluster, step))
-    if step.startswith("collect/"):
-        _make_garbage(cluster, topic, lambda: armed.arm(step))
-    elif step in ("table/delete-orphans", "table/rename-table"):
-        (_rename if "rename" in step else _make_orphan)(cluster, topic, lambda: armed.arm(step))
-    elif step == "table/load-table":
-        _until(lambda: _has_table(cluster, topic))
-        _holder(cluster, f"committer/{topic}").agent.kill()
-        armed.arm(step)
-    elif step == "merge/claim":
-        holder = _holder(cluster, "merging/0")
-        armed.arm(step)
-        holder.agent.kill()
-    elif step not in BEGINNINGS:
-        armed.arm(step)
+    _arm(cluster, armed, step, topic)
     dead = _dead(cluster, step)
     back = threading.Thread(target=_bring_back, args=[cluster])
     back.start()
@@ -134,6 +121,25 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     print(f"\nkilled before {step}: {verdict.report()}")
     assert verdict.findings == [], verdict.report()
     assert verdict.acknowledged == len(writer.sent) > 0
+    _delete(cluster, topic)  # else each step's topic and table are looked after through all later ones
+
+
+def _arm(cluster: Cluster, armed: Armed, step: str, topic: str) -> None:
+    """Arm the step, and see to it that an agent comes by."""
+    if step.startswith("collect/"):
+        _make_garbage(cluster, topic, lambda: armed.arm(step))
+    elif step in ("table/delete-orphans", "table/rename-table"):
+        (_rename if "rename" in step else _make_orphan)(cluster, topic, lambda: armed.arm(step))
+    elif step == "table/load-table":
+        _until(lambda: _has_table(cluster, topic))
+        _holder(cluster, f"committer/{topic}").agent.kill()
+        armed.arm(step)
+    elif step == "merge/claim":
+        holder = _holder(cluster, "merging/0")
+        armed.arm(step)
+        holder.agent.kill()
+    elif step not in BEGINNINGS:
+        armed.arm(step)
 
 
 def _table_findings(
