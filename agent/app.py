@@ -130,7 +130,7 @@ class App:
         self._logins = logins_of(
             config, self.clock, self.replica, self.metrics, self._doors.users, self._doors.keys
         )
-        self._http = HttpServer(build(self._parts()), config.http)
+        self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
 
@@ -146,6 +146,7 @@ class App:
         """
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
+        self._doors.start()
         await self.files.start()
         fingerprint = await self._claim_bucket()
         services = self._assembled(fingerprint.cluster_id)
@@ -201,7 +202,6 @@ class App:
         self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
         self._services, self._dispatcher = services, Dispatcher(services)
         self.kafka_ports = await self._server.start(self._doors.listeners)
-        self._doors.start()
 
     async def stop(self) -> None:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
