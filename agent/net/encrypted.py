@@ -53,6 +53,8 @@ class Encrypted(asyncio.BufferedProtocol):
         self._app: asyncio.BufferedProtocol | None = None
         self._raw: asyncio.Transport | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.context = tls.context
+        """What it shakes hands by."""
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._announced = Announced()
         self._begun = self._closing = self._eof = self._paused = self._ended = False
@@ -81,8 +83,7 @@ class Encrypted(asyncio.BufferedProtocol):
         if not self._begun:
             self._begun = True
             if read[0] != TLS_HANDSHAKE:
-                http = bytes(read[:4]) in HTTP
-                self._fail("HTTP was spoken to a Kafka listener" if http else WANTED.format(self._speaks))
+                self._fail(self.not_tls(bytes(read[:4])))
                 return
         if self._app is None and not self._announced.feed(read):
             size = self._announced.too_large
@@ -138,6 +139,10 @@ class Encrypted(asyncio.BufferedProtocol):
         self._shake_hands()
         if self._app is not None and not self._ended:
             self._read()
+
+    def not_tls(self, first: bytes) -> str:
+        """What to tell of a client that begins so."""
+        return "HTTP was spoken to a Kafka listener" if first in HTTP else WANTED.format(self._speaks)
 
     def _shake_hands(self) -> None:
         try:

@@ -70,25 +70,30 @@ class Logins:
         self._own_secret = self._own_secret or self.clock.random_bytes(SECRET_BYTES)
         return self._own_secret
 
+    def stored(self, user: str, mechanism: int) -> ScramCredential | None:
+        """What the log says."""
+        return self._state().scram.credentials.get((user, mechanism))
+
+    def made_up(self, user: str, mechanism: int) -> ScramCredential:
+        """What fits nobody."""
+        return scram.made_up(self._state().scram.secret or self._secret, user, mechanism)
+
     async def credential(self, user: str, mechanism: int) -> ScramCredential:
         """What the log says, else the configured administrator's, else what fits nobody.
 
         The administrator's is looked for whoever asks: what is made at its first need takes time.
         """
         administrator = await self._administrator(mechanism) if self.config.admin_user else None
-        found = self._state().scram.credentials.get((user, mechanism))
+        found = self.stored(user, mechanism)
         if found is not None:
             return found
         if administrator is not None and user == self.config.admin_user:
             return administrator
-        return self._made_up(user, mechanism)
-
-    def _made_up(self, user: str, mechanism: int) -> ScramCredential:
-        return scram.made_up(self._state().scram.secret or self._secret, user, mechanism)
+        return self.made_up(user, mechanism)
 
     async def credential_of_token(self, token_id: str, mechanism: int) -> ScramCredential:
         """Of a delegation token that holds, else what fits nobody."""
-        unknown = self._made_up(token_id, mechanism)
+        unknown = self.made_up(token_id, mechanism)
         if self.delegation.token(token_id) is None:
             return unknown
         async with self._checks:
@@ -98,7 +103,7 @@ class Logins:
         """Made when first asked for. Its salt is that of a user who does not exist: whoever asks two agents,
         or the same one again after users were made, is told no more of it than of any other name.
         """
-        salt = self._made_up(self.config.admin_user, mechanism).salt
+        salt = self.made_up(self.config.admin_user, mechanism).salt
         if known := self._admin.get((mechanism, salt)):
             return known
         async with self._checks:
