@@ -16,6 +16,7 @@ from agent.http.catalog import CatalogRoutes
 from agent.http.damage import DamageRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
+from agent.http.identity import Doorkeeper
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
 from agent.http.status import StatusRoutes
@@ -53,6 +54,7 @@ def build(parts: Parts) -> Starlette:
                 Guard,
                 metrics=parts.metrics,
                 requests_in_flight_max=parts.config.http.requests_in_flight_max,
+                identify=Doorkeeper(parts).identify,
             )
         ],
         exception_handlers={Problem: on_problem, HTTPException: on_http_exception},

@@ -1,0 +1,190 @@
+"""Who asks: without an identity nothing but probes is served, and whoever guesses learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.routing import Route
+
+from agent.config.users import UsersFile, line_of
+from agent.http.identity import OPEN
+from agent.kafka.assembly import authority_of, logins_of
+from agent.kafka.login import scram
+from agent.kafka.login.passwords import Passwords
+from agent.net.tokens.identity import Bearers, Identity, TokenRefused
+from agent.telemetry.shadow import Shadow
+from agent.telemetry.trail import LOGIN, Trail
+from coordination.memory_server import MemoryServer
+from coordination.state.scram_types import ScramCredential
+from objectstore.adapters.memory import MemoryStore
+from objectstore.faulty import FaultyStore
+from tests.unit.agent.http.conftest import Edge, agent_on, connect
+
+
+class OneToken:
+    """Takes tokens that begin with `t-`; `t-right` is Tom's."""
+
+    def takes(self, token: str) -> bool:
+        """By its beginning."""
+        return token.startswith("t-")
+
+    async def verify(self, token: str) -> Identity:
+        """Raises TokenRefused."""
+        if token != "t-right":
+            raise TokenRefused("a secret reason")
+        return Identity("tom", 0)
+
+
+@pytest.fixture
+async def closed(tmp_path: Path) -> AsyncIterator[Edge]:
+    """An agent whose HTTP asks who it is; `ann` is in the users' file, `sam` logs in by SCRAM."""
+    users = tmp_path / "users"
+    users.write_text(line_of("ann", "ann's", bytes(16)))
+    http = {"host": "127.0.0.1", "port": 0, "authentication": "required", "barrier_timeout_ms": 300}
+    sasl = {"users_file": str(users), "admin_user": "root", "admin_password": "root's"}
+    sections = {"http": http, "sasl": {**sasl, "failed_delay_ms": 0}}
+    async with agent_on(MemoryServer(), FaultyStore(MemoryStore(), 1), **sections) as edge:
+        parts = edge.parts
+        logins = logins_of(
+            parts.config, parts.clock, parts.replica, parts.metrics, UsersFile(str(users)), None
+        )
+        salted = scram.salted("sha512", "sam's", b"salt", 4096)
+        credential = ScramCredential(4096, b"salt", *scram.keys("sha512", salted))
+        parts.replica.state.scram.credentials["sam", 2] = credential
+        trail = Trail(parts.config.audit_log, parts.clock, "edge", parts.metrics)
+        shadow = Shadow(parts.clock, 100)
+        edge.app = edge.rebuilt(
+            passwords=Passwords(logins, bytes(32)),
+            bearers=Bearers([OneToken()]),
+            trail=trail,
+            authority=authority_of(parts.config, parts.clock, parts.replica, parts.metrics, shadow, trail),
+        )
+        yield edge
+
+
+@pytest.fixture
+async def client(closed: Edge) -> AsyncIterator[httpx.AsyncClient]:
+    """Says nothing of itself."""
+    async with connect(closed.app) as opened:
+        yield opened
+
+
+def routes(edge: Edge) -> list[tuple[str, str]]:
+    """Every method and path that the application has, with its parameters filled in."""
+    found = []
+    for route in edge.app.routes:
+        assert isinstance(route, Route)
+        path = route.path
+        for name in route.param_convertors:
+            path = path.replace(f"{{{name}:path}}", "some").replace(f"{{{name}}}", "some")
+        found += [(method, path) for method in sorted(route.methods or ())]
+    return found
+
+
+async def test_no_route_is_served_without_an_identity(closed: Edge, client: httpx.AsyncClient) -> None:
+    assert len(routes(closed)) > 50
+    for method, path in routes(closed):
+        answer = await client.request(method, path)
+        if path in (*OPEN, "/metrics"):
+            assert answer.status_code in (200, 503), path
+        else:
+            assert answer.status_code == 401, path
+            asked = answer.headers.get_list("www-authenticate")
+            assert [each.split()[0] for each in asked] == ["Basic", "Bearer"], path
+    assert set(OPEN) == {"/livez", "/readyz"}
+
+
+@pytest.mark.parametrize("user", ["ann", "sam", "root"])
+async def test_a_password_of_any_kind_lets_its_user_in(client: httpx.AsyncClient, user: str) -> None:
+    for _ in range(2):  # the second time it is remembered
+        assert (await client.get("/status.json", auth=(user, f"{user}'s"))).status_code == 200
+    for wrong in (f"{user}'S", "", "ann's\0", f":{user}'s"):
+        assert (await client.get("/status.json", auth=(user, wrong))).status_code == 401
+
+
+async def test_a_password_that_is_no_longer_kept_does_not_let_in_again(
+    closed: Edge, client: httpx.AsyncClient
+) -> None:
+    assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 200
+    del closed.replica.state.scram.credentials["sam", 2]
+    assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 401
+
+
+async def test_the_answer_does_not_tell_whether_there_is_such_a_user(client: httpx.AsyncClient) -> None:
+    answers = [
+        await client.get("/status.json", auth=(user, "guessed"))
+        for user in ("ann", "sam", "root", "nobody", "", "a" * 300)
+    ]
+    told = {(answer.status_code, answer.text, answer.headers["content-type"]) for answer in answers}
+    assert len(told) == 1
+    assert "the user or the password is wrong" in answers[0].text
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("Basic", "Basic ", "Basic !!", "Basic YW5u", "Basic /zp4", "Digest x", "ann:ann's"),
+        *("Bearer", "Bearer ", "Bearer a b", "Bearer t-right,t-right", "Bearer " + "x" * 20_000),
+    ],
+)
+async def test_what_is_no_identity_is_refused(client: httpx.AsyncClient, header: str) -> None:
+    answer = await client.get("/status.json", headers={"Authorization": header})
+    assert answer.status_code == 401
+    assert "secret" not in answer.text
+
+
+async def test_two_authorization_headers_are_none(client: httpx.AsyncClient) -> None:
+    right = ("Authorization", "Bearer t-right")
+    assert (await client.get("/status.json", headers=[right])).status_code == 200
+    assert (await client.get("/status.json", headers=[right, right])).status_code == 401
+
+
+async def test_a_token_names_who_it_is_and_why_it_is_refused_only_the_log_has(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.get("/status.json", headers={"Authorization": "Bearer t-wrong"})
+    assert answer.status_code == 401
+    assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("/status", {"status", "message", "remedy"}),
+        ("/iceberg/v1/config", {"message", "type", "code"}),
+    ],
+)
+async def test_a_refusal_has_the_shape_of_its_api(
+    client: httpx.AsyncClient, path: str, shape: set[str]
+) -> None:
+    assert set((await client.get(path)).json()["error"]) == shape
+
+
+async def test_the_registry_refuses_as_confluents_does(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/subjects")
+    assert (answer.status_code, answer.json()["error_code"]) == (401, 401)
+
+
+async def test_metrics_are_closed_by_choice(closed: Edge) -> None:
+    http = closed.parts.config.http.model_copy(update={"metrics_open": False})
+    config = closed.parts.config.model_copy(update={"http": http})
+    async with connect(closed.rebuilt(config=config)) as client:
+        assert (await client.get("/metrics")).status_code == 401
+        assert (await client.get("/livez")).status_code == 200
+
+
+async def test_the_audit_log_has_who_came_in_and_who_did_not(closed: Edge) -> None:
+    trail = Trail(closed.parts.config.audit_log, closed.parts.clock, "edge", closed.parts.metrics)
+    async with connect(closed.rebuilt(trail=trail, bearers=Bearers([OneToken()]))) as client:
+        for _ in range(3):
+            await client.get("/status.json", headers={"Authorization": "Bearer t-right"})
+        await client.get("/status.json", auth=("eve", "a secret word"))
+    events = trail.take(100)
+    seen = [(each.kind, each.actor.principal, each.actor.door, each.change.operation) for each in events]
+    assert seen == [(LOGIN, "tom", "HTTP", "BEARER"), (LOGIN, "eve", "HTTP", "BASIC")]
+    assert [each.outcome for each in events] == ["NONE", "SASL_AUTHENTICATION_FAILED"]
+    assert "secret" not in str(events)
