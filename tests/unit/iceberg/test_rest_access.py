@@ -67,11 +67,11 @@ class Lake:
     async def allow(self, operation: Operation, topic: str = "", user: str = "alice", **more: Any) -> None:
         """An ACL; without a topic of the cluster."""
         resource = ResourceType.TOPIC if topic else ResourceType.CLUSTER
-        pattern = PatternType.PREFIXED if topic.endswith("*") else PatternType.LITERAL
+        pattern = PatternType.PREFIXED if topic.endswith(".*") else PatternType.LITERAL
         acl = AclBinding(
             resource_type=resource,
             pattern_type=pattern,
-            name=topic.rstrip("*") or CLUSTER_NAME,
+            name=topic if topic == "*" else topic.rstrip("*") or CLUSTER_NAME,
             principal=f"User:{user}",
             host="*",
             operation=operation,
@@ -111,6 +111,10 @@ class As:
     def may(self, operation: Operation, topic: str, *, quiet: bool = False) -> bool:
         need = Need(operation, TOPIC if topic else CLUSTER, quiet)
         return self._authority.may(self.principal, "10.0.0.1", need, topic or CLUSTER_NAME)
+
+    def holds(self, operation: Operation, topic: str) -> bool:
+        need = Need(operation, TOPIC if topic else CLUSTER)
+        return self._authority.holds(self.principal, "10.0.0.1", need, topic or CLUSTER_NAME)
 
 
 @pytest.fixture
@@ -177,9 +181,7 @@ async def test_what_is_hidden_is_answered_as_what_is_not_there(lake: Lake) -> No
         ("DELETE", "{}", None),
         ("GET", "{}/credentials", None),
     ):
-        told = [
-            await lake.ask(method, f"{FLOE}/tables/{of.format(name)}", body) for name in ("a", "nothing")
-        ]
+        told = [await lake.ask(method, f"{FLOE}/tables/{of.format(name)}", body) for name in ("a", "nothing")]
         assert told[0][0] == told[1][0] == 404, (method, told)
         assert str(told[0][1]).replace("floe.a", "floe.nothing") == told[1][1]
     hidden, absent = [await lake.ask("GET", f"{FLOE}/views/{n}_redacted") for n in ("marked", "nothing")]
@@ -233,7 +235,7 @@ async def test_creating_takes_create_on_the_name_or_the_cluster(lake: Lake) -> N
     assert (await lake.ask("POST", f"{NS}/views", view("v")))[0] == 403
     staged = {"requirements": [{"type": "assert-create"}], "updates": []}
     assert (await lake.ask("POST", f"{NS}/tables/new", staged))[0] == 403
-    await lake.allow(O.CREATE, "ns.new*")
+    await lake.allow(O.CREATE, "ns.new")
     assert (await lake.ask("POST", f"{NS}/tables", table))[0] == 200
     assert (await lake.ask("POST", f"{NS}/tables", {**table, "name": "old"}))[0] == 403
     await lake.allow(O.CREATE)
