@@ -140,7 +140,7 @@ class App:
         )
         self._passwords = Passwords(self._logins, self.clock.random_bytes(SECRET_BYTES))
         self._tokens = catalog_tokens_of(config, self.clock, self._passwords)
-        self._http = HttpServer(build(self._parts()), config.http)
+        self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
 
@@ -156,6 +156,7 @@ class App:
         """
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
+        self._doors.start()
         await self.files.start()
         fingerprint = await self._claim_bucket()
         services = self._assembled(fingerprint.cluster_id)
@@ -211,7 +212,6 @@ class App:
         self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
         self._services, self._dispatcher = services, Dispatcher(services)
         self.kafka_ports = await self._server.start(self._doors.listeners)
-        self._doors.start()
 
     async def stop(self) -> None:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
