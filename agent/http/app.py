@@ -17,6 +17,7 @@ from agent.http.damage import DamageRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.identity import Doorkeeper
+from agent.http.oauth import OauthRoutes
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
 from agent.http.status import StatusRoutes
@@ -46,6 +47,7 @@ def build(parts: Parts) -> Starlette:
             Route("/admin/topics/{name}/skipped", damage.skipped, methods=["GET"]),
             Route("/admin/topics/{name}/skipped", damage.skip, methods=["POST"]),
             Route("/admin/acls/unallowed", AclRoutes(parts).unallowed, methods=["GET"]),
+            Route("/iceberg/v1/oauth/tokens", OauthRoutes(parts).token, methods=["POST"]),
             Route("/iceberg/{path:path}", catalog.handle, methods=every),
             *registry_routes(parts),
         ],

@@ -24,6 +24,14 @@ def may(parts: Parts, need: Need, name: str = CLUSTER_NAME) -> bool:
     return parts.authority.may(actor.principal, actor.host, need, name)
 
 
+def holds(parts: Parts, need: Need, name: str = CLUSTER_NAME) -> bool:
+    """Whether the ACLs allow it, also in shadow mode: where another need would do instead."""
+    if parts.authority is None or parts.config.http.authentication == "none":
+        return True
+    actor = http_actor.get()
+    return parts.authority.holds(actor.principal, actor.host, need, name)
+
+
 def require(parts: Parts, need: Need, name: str = CLUSTER_NAME) -> None:
     """Raises Problem 403. Ask before looking whether there is such a thing."""
     if not may(parts, need, name):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coordination.clock import Clock
     from coordination.replica import Replica
     from iceberg.publish.publisher import Publisher
+    from iceberg.rest_access import Access
     from iceberg.service import CommitterService
     from iceberg.upsert.service import UpsertService
     from objectstore.store import ObjectStore
@@ -32,9 +33,18 @@ class Catalog(Protocol):
     """The Iceberg REST catalog's logic (iceberg/catalog.py), without HTTP."""
 
     def handle(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        access: Access | None = None,
+        delegation: str = "",
     ) -> Awaitable[tuple[int, object | None]]:
-        """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
+        """Answer one request: status and JSON value (None: no body). `path` begins with /v1.
+
+        `access`: what whoever asks may; `delegation`: the header of that name (iceberg/rest_lending.py).
+        """
         ...
 
 
@@ -55,6 +65,31 @@ class Authority(Protocol):
 
     def may(self, principal: str, host: str, need: Need, name: str) -> bool:
         """Whether a request goes on. `principal` without its type."""
+        ...
+
+    def holds(self, principal: str, host: str, need: Need, name: str) -> bool:
+        """Whether it is allowed, whatever the mode: where another need may do instead."""
+        ...
+
+
+class TokenGiver(Protocol):
+    """The catalog's own tokens (agent/net/tokens/issued.py)."""
+
+    @property
+    def lifetime_s(self) -> int:
+        """How long one holds, seconds."""
+        ...
+
+    def issue(self, user: str) -> str:
+        """A new one."""
+        ...
+
+    def takes(self, token: str) -> bool:
+        """Whether it looks like one of these."""
+        ...
+
+    def subject(self, token: str) -> str:
+        """Whose it is or was. Raises TokenRefused."""
         ...
 
 
@@ -86,6 +121,8 @@ class Parts:
     """Whose passwords are known; None: nobody's."""
     bearers: Bearers = field(default_factory=Bearers)
     """Whose tokens are."""
+    tokens: TokenGiver | None = None
+    """What gives users of the catalog tokens; None: nobody does."""
     authority: Authority | None = None
     """Who may do what; None: everybody everything."""
     trail: Trail | None = None
