@@ -11,7 +11,7 @@ import hmac
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent.config.users import NOBODY, Hashed
+from agent.config.users import Hashed
 from agent.kafka.login import scram
 from coordination.state.scram_types import ScramCredential
 
@@ -60,7 +60,7 @@ class Passwords:
             return True
         unknown = [self._logins.made_up(user, mechanism) for mechanism in scram.DIGESTS]
         async with self._checks:
-            fits = await asyncio.to_thread(_fits, password, kept, unknown)
+            fits = await asyncio.to_thread(_fits, password, kept, self._logins.users.nobody, unknown)
         if not kept.known() and user == self._logins.config.admin_user:
             known = self._logins.config.admin_password.get_secret_value()
             fits = bool(user) and hmac.compare_digest(password.encode(), known.encode())
@@ -90,9 +90,9 @@ class Passwords:
         )
 
 
-def _fits(password: str, kept: _Kept, unknown: list[ScramCredential]) -> bool:
+def _fits(password: str, kept: _Kept, nobody: Hashed, unknown: list[ScramCredential]) -> bool:
     """Takes milliseconds. Every kind is tried before it is a no."""
-    fits = (kept.hashed or NOBODY).fits(password) and kept.hashed is not None
+    fits = (kept.hashed or nobody).fits(password) and kept.hashed is not None
     for digest, held, other in zip(scram.DIGESTS.values(), kept.scram, unknown, strict=True):
         if fits:
             break
