@@ -53,8 +53,8 @@ def is_text(field: FieldDescriptor, value: ast.expr) -> list[ast.expr]:
 
     Files of proto3 have them checked when they are parsed.
     """
-    file: Any = field.containing_type.file
-    if field.type != FieldDescriptor.TYPE_STRING or _checked(file.serialized_pb):
+    owner: Any = field.containing_type
+    if field.type != FieldDescriptor.TYPE_STRING or _checked(owner.file.serialized_pb):
         return []
     return [call("isinstance", value, ast.Name("str", LOAD))]
 
