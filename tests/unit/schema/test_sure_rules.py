@@ -195,3 +195,8 @@ async def test_rules_of_a_topic_s_own_are_evaluated_without_those_of_messages_th
     assert good.runs == bad.runs == {"value": [Run(0, 0, 0)]}
     assert (good.settled, bad.settled) == ({"value"}, set())
     assert good.left is bad.left is None
+
+
+def test_bounds_the_wrong_way_round_leave_out_what_is_between() -> None:
+    kind = samples.ruled("message M { int32 a = 1 [(buf.validate.field).int32 = { gt: 5, lte: 1 }]; }")
+    assert [each for each in range(8) if says(kind, a=each)] == [0, 1, 6, 7]
