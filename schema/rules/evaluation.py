@@ -37,6 +37,9 @@ TOGETHER_MAX = 256
 TOGETHER_BYTES_MAX = 1 << 20
 """Bytes of these; one message alone may have more."""
 
+NO_TEXT = "a rule cannot be evaluated: a text is not UTF-8"
+"""Of proto2, which takes such: the library does not."""
+
 EVALUATION = re.compile(r"error evaluating (?P<rule>\S+): (?P<why>.+)", re.DOTALL)
 """What the library says of a rule that failed on a message."""
 
@@ -83,6 +86,8 @@ class Evaluator:
             raise RulesError(
                 f"the rules of {self._name} do not compile: {str(error)[:REASON_CHARS_MAX]}"
             ) from None
+        except TypeError:
+            return [Violation("", "evaluation", NO_TEXT)]
         return [_violation(each) for each in found] if found else ()
 
     def broken(self, payloads: Sequence[bytes]) -> Iterator[tuple[int, Sequence[Violation]]]:
@@ -96,7 +101,7 @@ class Evaluator:
     def _broken_of(self, some: Sequence[bytes]) -> Iterable[tuple[int, Sequence[Violation]]]:
         try:
             found = self._validator.collect_violations(self._parse_many(_joined(some)))
-        except (protovalidate.EvaluationError, protovalidate.CompilationError, DecodeError):
+        except (protovalidate.EvaluationError, protovalidate.CompilationError, DecodeError, TypeError):
             # Of one of them: a rule that fails, or messages within messages as deep as may be, or one deeper.
             each = ((place, self.violations(payload)) for place, payload in enumerate(some))
             return [(place, broken) for place, broken in each if broken]

@@ -130,9 +130,11 @@ class Drawn:
         return [f"{name}.{each}" for each in self._number_rules(kind)]
 
     def _number(self, kind: str) -> str:
+        choices = ["0", "1", "2", "3", *(() if kind in UNSIGNED else ("-1", "-2"))]
         if kind in FRACTIONS and self._chance(0.3):
-            return self._draw.choice(("0.5", "-0.0", "inf", "-inf", "nan", "-1.5"))
-        return self._draw.choice(("0", "1", "2", "3", *(() if kind in UNSIGNED else ("-1", "-2"))))
+            choices = ["0.5", "-0.0", "inf", "-inf", "nan", "-1.5"]
+        chosen: str = self._draw.choice(choices)
+        return chosen
 
     def _number_rules(self, kind: str) -> list[str]:
         found = []

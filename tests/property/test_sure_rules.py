@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from schema.descriptors import load
 from schema.rules.evaluation import Evaluator, RulesError
 from schema.rules.sure.kinds import surely
 from tests.property.drawn_rules import Drawn, fill
@@ -21,7 +22,7 @@ def test_what_is_surely_good_is_good(seed: int, syntax: str) -> None:
     files = samples.descriptor_set(Drawn(seed).file(syntax, KINDS))
     draw, compiled, sure, good = Random(seed), 0, 0, 0
     for number in range(KINDS):
-        kind = samples.descriptors.load(files, f"t.M{number}")
+        kind = load(files, f"t.M{number}")
         obeys = surely(kind)
         if obeys is None:
             continue

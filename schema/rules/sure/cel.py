@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -23,6 +23,7 @@ from schema.rules.sure.terms import (
     constant,
     field_of,
     is_set,
+    is_text,
     method,
     negated,
     size,
@@ -74,11 +75,15 @@ _RESERVED = frozenset(
 
 
 class Term(NamedTuple):
-    """A part of an expression and its type in CEL. `literal`: its value, where it is one."""
+    """A part of an expression and its type in CEL. `literal`: its value, where it is one.
+
+    `guards`: what has to be true besides.
+    """
 
     kind: str
     value: ast.expr
     literal: bool | int | float | str | None = None
+    guards: Sequence[ast.expr] = ()
 
 
 This = Callable[[str], Term]
@@ -105,11 +110,16 @@ def type_of(field: FieldDescriptor, kind: str) -> str:
     return _TYPES[kind]
 
 
-def scalar(kind: str, value: ast.expr) -> Term:
-    """A value of one of protobuf's types. Raises Beyond."""
+def scalar(field: FieldDescriptor, kind: str, value: ast.expr) -> Term:
+    """A value of a field, of one of protobuf's types. Raises Beyond."""
     if kind not in _TYPES:
         raise Beyond
-    return Term(_TYPES[kind], value)
+    return Term(_TYPES[kind], value, guards=_guards(field, _TYPES[kind], value))
+
+
+def _guards(field: FieldDescriptor, kind: str, value: ast.expr) -> list[ast.expr]:
+    number = [compared(value, ("==", value))] if kind == "double" else []
+    return number + is_text(field, value) if kind not in ("list", "map") else []
 
 
 def fields_of(descriptor: Descriptor, kind_of: Callable[[FieldDescriptor], str]) -> This:
@@ -119,7 +129,8 @@ def fields_of(descriptor: Descriptor, kind_of: Callable[[FieldDescriptor], str])
         found = descriptor.fields_by_name.get(name)
         if found is None or name in _RESERVED or found.has_default_value:
             raise Beyond
-        return Term(type_of(found, kind_of(found)), field_of(found))
+        kind, value = type_of(found, kind_of(found)), field_of(found)
+        return Term(kind, value, guards=_guards(found, kind, value))
 
     return field
 
@@ -251,8 +262,7 @@ class _Reader:
         if not whole:
             self._at += 2
         found = self._this("" if whole else name)
-        if found.kind == "double":
-            self.guards.append(compared(found.value, ("==", found.value)))
+        self.guards += found.guards
         return found
 
     def _field_name(self) -> str:

@@ -31,6 +31,7 @@ from schema.rules.sure.terms import (
     each_of,
     field_of,
     is_set,
+    is_text,
     method,
     negated,
     size,
@@ -77,8 +78,9 @@ class _Compiler:
 
     def __init__(self) -> None:
         self._scope: dict[str, Any] = {
-            "__builtins__": {}, "all": all, "len": len, "set": set, **standard.understood(),
-        }  # fmt: skip
+            "__builtins__": {each.__name__: each for each in (all, isinstance, len, set, str)},
+            **standard.understood(),
+        }
         self._functions: dict[str, str] = {}
         self._waiting: list[tuple[str, Descriptor]] = []
         self._nodes = 0
@@ -181,7 +183,9 @@ class _Compiler:
         if said not in (None, kind):
             raise Beyond
         found = standard.conditions(kind, getattr(rules, said), value, field.enum_type) if said else []
-        return found + [cel.condition(each, _this(kind, value), _nothing) for each in _expressions(rules)]
+        this = _this(field, kind, value)
+        found += [cel.condition(each, this, _nothing) for each in _expressions(rules)]
+        return [*is_text(field, value), *found] if found else []
 
     def _inner(self, field: FieldDescriptor, value: ast.expr) -> list[ast.expr]:
         inner = field.message_type
@@ -189,13 +193,13 @@ class _Compiler:
         return [call(self._function(inner), value)] if has_rules(inner) else []
 
 
-def _this(kind: str, value: ast.expr) -> cel.This:
+def _this(field: FieldDescriptor, kind: str, value: ast.expr) -> cel.This:
     """`this` is one value."""
 
     def this(name: str) -> cel.Term:
         if name:
             raise Beyond
-        return cel.scalar(kind, value)
+        return cel.scalar(field, kind, value)
 
     return this
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import Message
 
 LOAD = ast.Load()
@@ -15,6 +18,7 @@ MESSAGE = ast.Name("m", LOAD)
 ELEMENT = ast.Name("each", LOAD)
 """An element of one of its lists or maps."""
 
+_FILES_MAX = 64
 _NO_NAMES = ("None", "True", "False", "__debug__")
 _OPERATORS: dict[str, type[ast.cmpop]] = {
     "==": ast.Eq,
@@ -42,6 +46,22 @@ def field_of(field: FieldDescriptor) -> ast.expr:
 def is_set(field: FieldDescriptor) -> ast.expr:
     """Whether a field that tracks presence is there."""
     return method(MESSAGE, "HasField", constant(field.name))
+
+
+def is_text(field: FieldDescriptor, value: ast.expr) -> list[ast.expr]:
+    """What says that a value of a field of texts is one: of bytes that are no UTF-8 Python makes no text.
+
+    Files of proto3 have them checked when they are parsed.
+    """
+    owner: Any = field.containing_type
+    if field.type != FieldDescriptor.TYPE_STRING or _checked(owner.file.serialized_pb):
+        return []
+    return [call("isinstance", value, ast.Name("str", LOAD))]
+
+
+@functools.lru_cache(maxsize=_FILES_MAX)
+def _checked(file: bytes) -> bool:
+    return bool(FileDescriptorProto.FromString(file).syntax == "proto3")
 
 
 def constant(value: bool | int | float | str | bytes | frozenset[object]) -> ast.expr:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from objectstore import parting
 from objectstore.batch import (
     NO_TIMESTAMP,
     CorruptBatch,
@@ -60,6 +61,18 @@ def test_what_stays_keeps_its_offsets_and_what_goes_is_whole(compression: Compre
     assert header.transactional
     newest = max(each.timestamp for each in records(left))
     assert header.max_timestamp == newest
+
+
+@pytest.mark.parametrize("append_time", [False, True])
+def test_the_native_walk_and_the_codec_part_alike(monkeypatch: pytest.MonkeyPatch, append_time: bool) -> None:
+    """Where nobody compiled the walk, or it does not take a record, the codec does the same."""
+    sent = with_append_time(batch(40), T0 + 99) if append_time else batch(40)
+    for out in ([0], [39], [0, 1, 2, 38, 39], [*range(1, 40)], [*range(0, 40, 2)], []):
+        natively = part(sent, out, ROOM)
+        with monkeypatch.context() as patched:
+            patched.setattr(parting, "stretch", lambda *_: None)
+            assert part(sent, out, ROOM) == natively
+        assert [each.offset for each in natively[1]] == out
 
 
 @pytest.mark.parametrize("compression", list(Compression))

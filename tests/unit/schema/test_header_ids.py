@@ -134,8 +134,9 @@ def test_rules_are_evaluated_from_where_the_record_begins() -> None:
     """The frame is no part of the stored value, which workers decode anew."""
     door = Door(form=protobuf.parse(RULED, {}).canonical)
     ruled = Ruled(["value"])
-    framed = framing.prefix(7, (0,)) + ORDER
-    assert door.judge((ORDER, [header(indexes=[0])]), (framed, []), ruled=ruled) == []
+    broken = b"\x08\x01"
+    framed = framing.prefix(7, (0,)) + broken
+    assert door.judge((broken, [header(indexes=[0])]), (framed, []), ruled=ruled) == []
     assert ruled.runs["value"] == [Run(0, 0, 0), Run(1, 0, 6)]
 
 

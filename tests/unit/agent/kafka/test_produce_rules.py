@@ -83,6 +83,24 @@ async def test_a_message_without_rules_costs_nothing_whatever_the_policy(agent: 
     assert agent.services.rules.pids == []
 
 
+async def test_records_that_surely_obey_need_no_worker(agent: Agent) -> None:
+    """They are counted all the same; of a batch with others those are told by their places."""
+    await create(agent)
+    await bind(agent)
+    await policy(agent, "observe")
+    assert (await produce(agent, batch(*[GOOD] * 40))).error_code == Code.NONE
+    assert agent.services.rules.pids == []
+    assert figures(agent) == {"floe_rules_records_total": 40}
+    mixed = [BAD if at in (7, 8, 39) else GOOD for at in range(40)]
+    assert (await produce(agent, batch(*mixed))).error_code == Code.NONE
+    assert figures(agent)["floe_rules_bad_records_total"] == 3
+    assert figures(agent)["floe_rules_records_total"] == 80
+    assert agent.services.rule_figures.newest[0].message.startswith("record 7: value")
+    await policy(agent, "reject")
+    answer = await produce(agent, batch(*mixed))
+    assert [each.batch_index for each in answer.record_errors] == [7, 8, 39]
+
+
 async def test_reject_names_each_record_field_and_rule(agent: Agent) -> None:
     await create(agent)
     await bind(agent)
