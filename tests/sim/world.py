@@ -351,6 +351,8 @@ class World:
                 return Writer(around, plan.rate)
             case "p", _:
                 return Pipeliner(around, plan.rate)
+            case _, "beginners":
+                return Beginners(around, self.begun)
             case "k", str(node) if node != "keeper":
                 return Modern(around, node, plan.partitions, static=plan.static)
             case _, "solo":
@@ -361,8 +363,6 @@ class World:
                 return Skipper(around, self.hurt)
             case _, "binder":
                 return Binder(around, self.witness.bindings, plan.bound())
-            case _, "beginners":
-                return Beginners(around, self.begun)
             case _, "registrar":
                 return Registrar(around, self.witness.subjects, plan.agents)
             case _, "follower":
@@ -380,10 +380,8 @@ class World:
                 return Clerk(around, plan.changes)
             case _, "relay":
                 return Relay(around, plan.relay, plan.timeout_ms)
-            case _, "keeper":
-                return Keeper(around, self.ledger)
-            case _, "restorer":
-                return Restorer(around, self.ledger)
+            case _, "keeper" | "restorer":
+                return (Keeper if client == "keeper" else Restorer)(around, self.ledger)
         return Reader(around)
 
     def crash_client(self, client: Node) -> None:
