@@ -114,8 +114,9 @@ soak: services ## faults for MINUTES=n, repeated by SEED=n
 bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench)
 	$(PY) -m tests.bench --only "$(ONLY)"
 
-fuzz: setup ## hostile frames for SECONDS=n
+fuzz: setup ## hostile frames, logins and TLS handshakes, each for SECONDS=n
 	$(PY) -m tests.fuzz_wire --seconds $(or $(SECONDS),60)
+	$(PY) -m tests.fuzz_door --seconds $(or $(SECONDS),60)
 
 sbom: setup ## the bill of materials of the agent's image (CycloneDX): build/sbom/floe.cdx.json
 	$(PY) -m deploy.sbom

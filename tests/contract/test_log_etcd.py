@@ -183,10 +183,10 @@ async def test_a_channel_that_is_closed_meanwhile_is_an_error_of_etcd_s() -> Non
     await client.close()
 
 
-async def enable_passwords(etcd: Etcd) -> None:
+async def enable_passwords(etcd: Etcd, password: str = "secret") -> None:
     client = EtcdClient([etcd.endpoint], SystemClock())
     channel = client._endpoint().channel
-    role, user = pb.AuthRoleAddRequest(name="root"), pb.AuthUserAddRequest(name="root", password="secret")
+    role, user = pb.AuthRoleAddRequest(name="root"), pb.AuthUserAddRequest(name="root", password=password)
     grant = pb.AuthUserGrantRoleRequest(user="root", role="root")
     await unary(channel, "Auth/RoleAdd", pb.AuthRoleAddRequest, pb.AuthRoleAddResponse)(role)
     await unary(channel, "Auth/UserAdd", pb.AuthUserAddRequest, pb.AuthUserAddResponse)(user)

@@ -82,12 +82,24 @@ def _frames_ignored() -> tuple[tuple[Any, str, Any], ...]:
     return ((rows, "_by_schema", by_schema),)
 
 
+def _judged_for_ever() -> tuple[tuple[Any, str, Any], ...]:
+    """A batch goes into a chunk with any that wait there, by whatever binding those were judged."""
+    return ((driver.ProduceDriver, "judged_since", lambda *_: True),)
+
+
 def _newest(plan: Plan) -> bool:
     return plan.level == FEATURE_LEVEL_MAX
 
 
 def _with_a_binder(plan: Plan) -> Plan:
     return replace(plan, binder=True)
+
+
+def _with_beginners(plan: Plan) -> Plan:
+    """The log is far away, and nobody else keeps it busy."""
+    alone = replace(plan, transactors=(), relay="", members=0, modern=0, keepers=False, upsert=False)
+    alone = replace(alone, pipeliners=0, operator=False, mortal=False, hurt=False, registrar=False, faults=())
+    return replace(alone, gated=False, beginners=True, log_s=(0.03, 0.09), store_s=(0.0, 0.005))
 
 
 BINDINGS = (
@@ -122,5 +134,13 @@ BINDINGS = (
         lambda: patched(*_frames_ignored()),
         _newest,
         _with_a_binder,
+    ),
+    Control(
+        "overtaken-while-bound",
+        "a later batch never overtakes one that its client sends again",
+        frozenset({"sequence-lost", "duplicate"}),
+        lambda: patched(*_judged_for_ever()),
+        _newest,
+        _with_beginners,
     ),
 )

@@ -43,7 +43,7 @@ GAP, FORGOTTEN = int(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), int(Code.DUPLICATE_SEQU
 
 
 @dataclass(slots=True)
-class _Batch:
+class Batch:
     """One batch of one key: its place in the burst, its values and their first sequence."""
 
     place: int
@@ -105,7 +105,7 @@ class Pipeliner:
             self._next += len(values)
             sequence = self._sequences.get(key, 0)
             self._sequences[key] = sequence + len(values)
-            batches.append(_Batch(place, values, sequence))
+            batches.append(Batch(place, values, sequence))
         sends = [Send(name(key), value) for batch in batches for value in batch.values]
         self.pending = pending = Pending(process, "send", recorder.now_ns(), [*sends], error="unanswered")
         try:
@@ -125,7 +125,7 @@ class Pipeliner:
                 ]
                 recorder.leave(pending)
 
-    async def _answered(self, key: TopicPartition, batches: list[_Batch]) -> None:
+    async def _answered(self, key: TopicPartition, batches: list[Batch]) -> None:
         """Send them until each is acknowledged. Raises Refusal."""
         due = deque(batches)
         while due:
@@ -140,7 +140,7 @@ class Pipeliner:
             except _Gap:
                 await self._numbered_anew(key, due)
 
-    async def _numbered_anew(self, key: TopicPartition, due: deque[_Batch]) -> None:
+    async def _numbered_anew(self, key: TopicPartition, due: deque[Batch]) -> None:
         """The next epoch of the producer, and numbers from 0 for all that is not acknowledged."""
         self._around.counts["pipelined anew"] += 1
         while True:
@@ -155,11 +155,12 @@ class Pipeliner:
                 batch.sequence, sequence = sequence, sequence + len(batch.values)
         self._sequences[key] = sequence
 
-    async def _sent(self, connection: Connection, key: TopicPartition, due: deque[_Batch]) -> None:
+    async def _sent(self, connection: Connection, key: TopicPartition, due: deque[Batch]) -> None:
         """The first ones, side by side; none is due any more once it and all before it are acknowledged."""
         window = [batch for batch in islice(due, UNDER_WAY_MAX) if batch.offset < 0]
         for batch in window:
             await connection.send("Produce", self._request(key, batch), VERSION)
+            await self._pause()
         again = gap = False
         for batch in window:
             async with asyncio.timeout(ANSWER_S_MAX):
@@ -182,10 +183,16 @@ class Pipeliner:
             self._connection = None
             await asyncio.sleep(RETRY_S)
 
-    def _request(self, key: TopicPartition, batch: _Batch) -> ProduceRequest:
+    async def _pause(self) -> None:
+        """Between two that are sent side by side."""
+
+    def _record(self, stamp_ms: int, value: str) -> NewRecord:
+        return NewRecord(stamp_ms, value.encode(), value.encode())
+
+    def _request(self, key: TopicPartition, batch: Batch) -> ProduceRequest:
         stamp_ms = self._around.timestamp()
         raw = build(
-            [NewRecord(stamp_ms, value.encode(), value.encode()) for value in batch.values],
+            [self._record(stamp_ms, value) for value in batch.values],
             producer_id=self._pair[0],
             producer_epoch=self._pair[1],
             base_sequence=batch.sequence,
@@ -195,7 +202,7 @@ class Pipeliner:
         )
         return ProduceRequest(None, -1, PRODUCE_MS, [data])
 
-    def _wrong(self, key: TopicPartition, batch: _Batch, what: str) -> None:
+    def _wrong(self, key: TopicPartition, batch: Batch, what: str) -> None:
         """The oldest one under way is refused, or one behind it was taken before it."""
         detail = f"producer {self._pair}, sequence {batch.sequence} of at most {UNDER_WAY_MAX} under way"
         self._around.findings.append(Finding("sequence-lost", name(key), f"{detail}: {what}", ()))

@@ -99,6 +99,8 @@ class Plan:
     """Whether schemas are registered and deleted while a topic follows their subjects."""
     flat: bool = False
     """Whether that topic's table is flat. No seed draws it: what other topics live through would change."""
+    beginners: bool = False
+    """Whether producers begin while their topic is bound anew. No seed draws it: it asks for many chunks."""
     gated: bool = False
     """Whether bad records of a topic are set aside, and brought back."""
     hurt: bool = False

@@ -38,7 +38,8 @@ def settings_of(plan: Plan) -> dict[str, Any]:
         SETTINGS
         | ({"log": LONG_LEASE} if plan.sick else {})
         | ({"fetch": SMALL_CACHES} if plan.hurt else {})
-        | ({"schemas": {"allow_unknown": True}} if plan.binder else {})
+        | ({"schemas": {"allow_unknown": True}} if plan.binder or plan.beginners else {})
+        | ({"produce": {"linger_ms": 20, "quiet_ms": 10}} if plan.beginners else {})
         | {
             "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
             "tables": plan.tables(),

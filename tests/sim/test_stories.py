@@ -48,6 +48,7 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("topic_is_bound_while_records_are_on_their_way", "spans-lag", "span-wrong"),
         ("topic_is_bound_while_records_are_on_their_way", "decoded-by-now", "columns-wrong"),
         ("topic_is_bound_while_records_are_on_their_way", "frames-ignored", "columns-wrong"),
+        ("producers_begin_while_their_topic_is_bound", "overtaken-while-bound", "sequence-lost"),
         ("topic_of_a_flat_table_is_bound_while_records_come", "decoded-by-now", "columns-wrong"),
         ("versions_are_hidden_while_records_name_them", "judged-once", "incompatible-version"),
         ("versions_are_hidden_while_records_name_them", "looked-up-at-home", "registry-stale"),

@@ -31,6 +31,7 @@ from tests.checker.operations import History, Operation
 from tests.checker.progress import Patience
 from tests.sim import avro_memory, quick, restored
 from tests.sim.audit import audit
+from tests.sim.beginners import Beginners, Begun
 from tests.sim.bindings import Binder, asks_any
 from tests.sim.clerk import Clerk
 from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
@@ -135,6 +136,7 @@ class World:
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
         self.sickbed, self.hurt, self.gate = Sickbed(self), Hurt(self.objects, self.agents), Gate()
+        self.begun = Begun()
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -196,6 +198,8 @@ class World:
         judgement.findings += self.ledger.findings
         witness = self.witness
         found = await self._node("audit", audit(self.agents, self.objects, self.ledger, witness.truths))
+        if self.plan.beginners:
+            found += await self._node("audit", self.begun.judged(self.agents[0], self.objects))
         judgement.findings += [*found, *(e for a in self.agents for e in witness.judged(a))]
         if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
             judgement.findings += await restored.play(self)
@@ -277,6 +281,7 @@ class World:
         cast += [
             each for each in ("solo", "operator", "mortal", "binder", "registrar") if getattr(plan, each)
         ]
+        cast += ["beginners"] * plan.beginners
         cast += ["follower"] * plan.registrar + ["gatekeeper", "replayer"] * plan.gated
         cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
         cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
@@ -346,6 +351,8 @@ class World:
                 return Writer(around, plan.rate)
             case "p", _:
                 return Pipeliner(around, plan.rate)
+            case _, "beginners":
+                return Beginners(around, self.begun)
             case "k", str(node) if node != "keeper":
                 return Modern(around, node, plan.partitions, static=plan.static)
             case _, "solo":
@@ -373,10 +380,8 @@ class World:
                 return Clerk(around, plan.changes)
             case _, "relay":
                 return Relay(around, plan.relay, plan.timeout_ms)
-            case _, "keeper":
-                return Keeper(around, self.ledger)
-            case _, "restorer":
-                return Restorer(around, self.ledger)
+            case _, "keeper" | "restorer":
+                return (Keeper if client == "keeper" else Restorer)(around, self.ledger)
         return Reader(around)
 
     def crash_client(self, client: Node) -> None:

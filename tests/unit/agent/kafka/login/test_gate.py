@@ -45,6 +45,12 @@ What = str | tuple[str, int, Any]
 """A key of ASKED, or a request: name, version, message."""
 
 
+def step_of(name: str, **fields: Any) -> tuple[str, int, Any]:
+    """A request of a login, by its name: SaslHandshake or SaslAuthenticate."""
+    made = {"SaslHandshake": SaslHandshakeRequest, "SaslAuthenticate": SaslAuthenticateRequest}[name]
+    return (name, 1, made(**fields))
+
+
 class Raw:
     """A client that sends what it is told to."""
 
