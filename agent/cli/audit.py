@@ -368,7 +368,8 @@ def _by_spark(
     ranges = {each.partition: (each.start, each.end) for each in bounds}
 
     def reading(spark: SparkSession, digest: Digest) -> DataFrame:
-        return consumed_history(spark, given.bootstrap, given.topic, ranges, digest)
+        security = command_config().java
+        return consumed_history(spark, given.bootstrap, given.topic, ranges, digest, security)
 
     for _ in range(COMPARISONS_MAX):
         remarks().print("reading and comparing in Spark …", style="dim")

@@ -9,7 +9,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,8 @@ class CommandConfig:
     user: str = ""
     password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
+    java: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The same as Apache Kafka's own client takes it, which Spark's tasks have."""
 
     def aiokafka(self) -> dict[str, Any]:
         """The same for aiokafka's clients."""
@@ -55,9 +57,11 @@ def command_config() -> CommandConfig:
         return CommandConfig()
     try:
         with Path(path).open(encoding="utf-8") as file:
-            return _made(_properties(file.read(FILE_BYTES_MAX)), path)
+            given = _properties(file.read(FILE_BYTES_MAX))
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(path, getattr(error, "strerror", None) or str(error)) from None
+    java = {name: value for name, value in given.items() if name in NAMES}
+    return replace(_made(given, path), java=java)
 
 
 def _wrong(path: str, what: str) -> Failure:

@@ -1,8 +1,9 @@
 """The Spark side: a helper process that starts its JVM while the load goes on, then runs the pipeline, twice,
 and the audit.
 
-Plan: `http` (an agent), `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`,
-`tables`, `sent`, `consumed`, `out` folder. Once the session is up it waits to be told
+Plan: `http` (an agent), `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `trust` (options
+of the JVM, or nothing), `scratch`, `tables`, `sent`, `consumed`, `out` folder. Once the session is up it
+waits to be told
 `{"until": watermark}`, up to where the first increment of flights goes, and then for the rest
 `{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `working` (name, done and open tasks,
 seconds) while one takes long, `stage done` (name, began, ended), `increment` (deploy/run/increments.py),
@@ -28,7 +29,7 @@ from deploy.run.increments import increment
 from iceberg.spark.audit import audit
 from iceberg.spark.given import Account, AuditInput
 from iceberg.spark.pipelines import flights
-from iceberg.spark.session import CATALOG, S3Access, session
+from iceberg.spark.session import CATALOG, QUICK, S3Access, session
 from iceberg.spark.watermark import Watermark
 
 WORKING_S = 10.0  # between two words of a stage that takes long
@@ -43,9 +44,15 @@ def open_session(plan: Mapping[str, Any]) -> SparkSession:
         java_home=Path(plan["java_home"]),
         s3=S3Access(**plan["s3"]) if plan["s3"] else None,
         short_lived=True,
+        settings=_trusting(plan["trust"]),
     )
     spark.sql(f"SHOW NAMESPACES IN {CATALOG}").collect()
     return spark
+
+
+def _trusting(options: str) -> dict[str, str]:
+    """Settings of a JVM that trusts the authority of this run, when there is one."""
+    return {"spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {QUICK} {options}"} if options else {}
 
 
 def figures(spark: SparkSession, lake: flights.Lake) -> dict[str, list[dict[str, Any]]]:

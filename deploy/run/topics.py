@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -17,9 +18,15 @@ class TopicNotCreated(Exception):
     """`floe topic create` failed; the message is what it said."""
 
 
-def create_topics(bootstrap: str, http: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Create all of TOPICS; returns the schema ids of their values and of their keys, by topic."""
-    started = [(topic, _start(topic, bootstrap, http)) for topic in TOPICS]
+def create_topics(
+    bootstrap: str, http: str, environment: Mapping[str, str] | None = None
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Create all of TOPICS; returns the schema ids of their values and of their keys, by topic.
+
+    `environment`: more of the commands', such as how they log in.
+    """
+    more = environment or {}
+    started = [(topic, _start(topic, bootstrap, http, more)) for topic in TOPICS]
     for topic, process in started:
         said, _ = process.communicate(timeout=CREATE_SECONDS_MAX)
         if process.returncode != 0:
@@ -41,13 +48,14 @@ def command(topic: Topic, bootstrap: str, http: str) -> Sequence[str]:
     return [*words, "--bootstrap", bootstrap, "--http", http]
 
 
-def _start(topic: Topic, bootstrap: str, http: str) -> subprocess.Popen[str]:
+def _start(topic: Topic, bootstrap: str, http: str, more: Mapping[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "agent", *command(topic, bootstrap, http)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env={**os.environ, **more},
     )
 
 

@@ -37,17 +37,25 @@ class FloeAgent(Service):
     `settings` is a configuration tree (docs/configuration.md); addresses and name are filled in.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, object], directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, object],
+        directory: Path | None = None,
+        *,
+        listener: Mapping[str, object] | None = None,
+    ) -> None:
+        """`listener`: settings of the one listener beside its address."""
         self.name = name
         super().__init__(directory)
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.bootstrap = f"127.0.0.1:{self.kafka_port}"
         self.http = f"http://127.0.0.1:{self.http_port}"
-        listener = {"host": "127.0.0.1", "port": self.kafka_port}
+        door = {"host": "127.0.0.1", "port": self.kafka_port, **(listener or {})}
         tree: dict[str, Any] = {
             "agent": {"name": name},
-            "listeners": [listener],
+            "listeners": [door],
             "http": {"host": "127.0.0.1", "port": self.http_port},
             "logging": {"format": "json"},
         }
@@ -56,6 +64,7 @@ class FloeAgent(Service):
             merged = {**base, **values} if isinstance(base, dict) and isinstance(values, dict) else values
             tree[section] = merged
         self.config_file = self.directory / f"{name}.yaml"
+        self.config_file.touch(mode=0o600)  # it may hold passwords
         self.config_file.write_text(yaml.safe_dump(tree))
 
     def command(self) -> list[str]:
