@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,6 +53,22 @@ class Access:
             "sasl_plain_username": self.user,
             "sasl_plain_password": self.password,
         }
+
+    def request(self, url: str) -> urllib.request.Request:
+        """A GET over HTTP that says who asks."""
+        asking = urllib.request.Request(url)
+        if self.user:
+            told = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            asking.add_unredirected_header("Authorization", f"Basic {told}")
+        return asking
+
+    def context(self) -> ssl.SSLContext | None:
+        """What HTTP is spoken with; None: in the clear."""
+        return ssl.create_default_context(cafile=self.ca) if self.user else None
+
+    def catalog(self) -> dict[str, str]:
+        """Properties of an Iceberg client of the REST catalog, but for where its tokens are given."""
+        return {"credential": f"{self.user}:{self.password}"} if self.user else {}
 
     def command(self, folder: Path) -> dict[str, str]:
         """The environment of a `floe` command: names a file in `folder` that only its owner reads."""

@@ -21,7 +21,7 @@ from deploy.run.damage import Damage, damage
 from deploy.run.display import Display, increment_lines, last_line, pipeline_table
 from deploy.run.refusals import CLIENTS
 from deploy.run.report import Report
-from deploy.run.secure import CREATOR, GRANTS, LOADER, READER, doors_stand_open, trust_store
+from deploy.run.secure import CREATOR, GRANTS, LENT, LOADER, READER, SPARK, doors_stand_open, trust_store
 from deploy.run.source import TOPICS, check_files
 from deploy.run.stages import Stage, file_io
 from deploy.run.timeline import Timeline
@@ -97,8 +97,8 @@ class Job:
         return self._conclude(broken.total())
 
     def _create_topics(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        environment = self._access(CREATOR).command(self._options.out / "data")
-        made = create_topics(self._stage.bootstrap, self._stage.http[0], environment)
+        where = self._stage.bootstrap, self._stage.http[0]
+        made = create_topics(*where, self._access(CREATOR), self._options.out / "data")
         if self._stage.secured is not None:
             accesses = {user: self._access(user) for user in GRANTS}
             self._told.doors = doors_stand_open(self._stage.bootstrap, accesses)
@@ -128,7 +128,12 @@ class Job:
             "java_home": str(home),
             "trust": self._trust(home),
             "scratch": str(out / "data" / "spark"),
-            "tables": {topic: f"{CATALOG}.{table}" for topic, table in self._tables.items()},
+            "tables": {
+                topic: f"{LENT if self._stage.secured else CATALOG}.{table}"
+                for topic, table in self._tables.items()
+            },
+            "catalog": self._access(SPARK).catalog(),
+            "command": self._access(SPARK).command(out / "data"),
             "sent": str(out / "data" / "sent"),
             "consumed": str(out / "data" / "consumed"),
             "out": str(out / "data"),
@@ -156,7 +161,9 @@ class Job:
         }
         logs = out / "logs"
         with (
-            TableWatch(self._catalogs, self._tables, partial(self._on_look, spark)) as watch,
+            TableWatch(
+                self._catalogs, self._tables, partial(self._on_look, spark), self._access(READER)
+            ) as watch,
             Child("deploy.run.read", reading, logs / "read.log", self._on_read) as reader,
             Child("deploy.run.load", loading, logs / "load.log", self._on_load) as loader,
         ):

@@ -32,13 +32,21 @@ from deploy.services.certificates import Authority
 from deploy.services.etcd import EtcdTls
 from deploy.services.service import ServiceError
 
-ROOT, CREATOR, LOADER, READER = "root", "creator", "loader", "reader"
+ROOT, CREATOR, LOADER, READER, SPARK = "root", "creator", "loader", "reader", "spark"
 GRANTS: Mapping[str, tuple[AclOperation, ...]] = {
-    CREATOR: (AclOperation.CREATE,),
+    CREATOR: (AclOperation.CREATE, AclOperation.ALTER),
     LOADER: (AclOperation.WRITE,),
     READER: (AclOperation.READ,),
+    SPARK: (AclOperation.READ,),
 }
-"""What each may with each of the job's topics, by name. Write and Read allow Describe as well."""
+"""What each may with each of the job's topics, by name: to bind a schema is to Alter, to load a table to
+Read, all of which allow Describe as well."""
+RESULTS = "results."
+"""What the names of the pipeline's own tables begin with, as ACLs have them."""
+LENT = "lent"
+"""The catalog by which Spark reads topics' tables with keys that it is lent."""
+ROLE = "arn:aws:iam:::role/floe"
+"""MinIO takes any."""
 ITERATIONS = 4096
 ANSWER_S = 60.0
 TRUST_PASSWORD = "not-a-secret"  # keytool wants one; the file holds a certificate that anybody may see
@@ -71,6 +79,7 @@ class Secured:
     def settings(self) -> dict[str, dict[str, Any]]:
         """Sections of an agent's settings, what is here on top of what others say."""
         ca, files = str(self.authority.cert), self.etcd
+        server = {"tls_cert_file": str(self._server.cert), "tls_key_file": str(self._server.key)}
         peer = {"tls_cert_file": str(self._peer.cert), "tls_key_file": str(self._peer.key)}
         return {
             "log": {
@@ -79,6 +88,8 @@ class Secured:
                 "tls_cert_file": str(files.client_cert),
                 "tls_key_file": str(files.client_key),
             },
+            "http": {"authentication": "required", **server},
+            "catalog": {"token_secret": secrets.token_urlsafe(32), "vending_role_arn": ROLE},
             "store": {"allow_http": False, "ca_file": ca},
             "peers": {**peer, "tls_ca_file": str(self._agents.cert), "host": "127.0.0.1"},
             "sasl": {"admin_user": ROOT, "admin_password": self._passwords[ROOT]},
@@ -104,6 +115,11 @@ def _acls() -> Iterator[AclBinding]:
                 yield AclBinding(
                     ResourceType.TOPIC, topic.name, literal, f"User:{user}", "*", operation, allow
                 )
+    spark, cluster = f"User:{SPARK}", ResourceType.BROKER
+    yield AclBinding(cluster, "kafka-cluster", literal, spark, "*", AclOperation.CREATE, allow)
+    prefixed = ResourcePatternType.PREFIXED
+    for operation in (AclOperation.READ, AclOperation.ALTER):
+        yield AclBinding(ResourceType.TOPIC, RESULTS, prefixed, spark, "*", operation, allow)
 
 
 def doors_stand_open(bootstrap: str, accesses: Mapping[str, Access]) -> list[str]:

@@ -22,7 +22,7 @@ KILL_AT = 0.3
 PAUSE_AT = 0.5
 PAUSE_SECONDS = 6.0
 LEASE_SECONDS = 3
-SECURED = "; TLS everywhere, SCRAM, ACLs enforced"
+SECURED = "; TLS everywhere, SCRAM, ACLs enforced, OAuth2 and lent keys for Spark"
 
 
 class Stage(Protocol):
@@ -118,8 +118,9 @@ class Cluster:
             minio = stack.enter_context(self._minio())
             settings = self._settings(etcd, minio)
             listener = self.secured.listener if self.secured else None
+            ca = self.secured.authority.cert if self.secured else None
             self._agents = [
-                FloeAgent(name, settings, self._directory / name, listener=listener)
+                FloeAgent(name, settings, self._directory / name, listener=listener, ca=ca)
                 for name in (f"agent-{number}" for number in range(AGENTS))
             ]
             for agent in self._agents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,14 +45,16 @@ class FloeAgent(Service):
         directory: Path | None = None,
         *,
         listener: Mapping[str, object] | None = None,
+        ca: Path | None = None,
     ) -> None:
-        """`listener`: settings of the one listener beside its address."""
+        """`listener`: settings of the one listener beside its address. `ca`: its HTTP speaks TLS."""
         self.name = name
         super().__init__(directory)
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.bootstrap = f"127.0.0.1:{self.kafka_port}"
-        self.http = f"http://127.0.0.1:{self.http_port}"
+        self.http = f"{'https' if ca else 'http'}://127.0.0.1:{self.http_port}"
+        self._context = ssl.create_default_context(cafile=str(ca)) if ca else None
         door = {"host": "127.0.0.1", "port": self.kafka_port, **(listener or {})}
         tree: dict[str, Any] = {
             "agent": {"name": name},
@@ -73,8 +76,8 @@ class FloeAgent(Service):
 
     def ready(self) -> bool:
         """Whether it follows the log and reaches the bucket."""
-        return answers(f"{self.http}/readyz")
+        return answers(f"{self.http}/readyz", self._context)
 
     def alive(self) -> bool:
         """Whether the process itself answers, whatever it waits for."""
-        return answers(f"{self.http}/livez")
+        return answers(f"{self.http}/livez", self._context)
