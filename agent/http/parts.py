@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent.telemetry.trail import Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
+    from coordination.state.acl_types import Operation, ResourceType
     from iceberg.publish.publisher import Publisher
     from iceberg.service import CommitterService
     from iceberg.upsert.service import UpsertService
@@ -52,6 +53,14 @@ class Passwords(Protocol):
 
 class Authority(Protocol):
     """The ACLs (agent/kafka/authority)."""
+
+    off: bool
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str
+    ) -> bool:
+        """Whether it is allowed by now, whatever the mode."""
+        ...
 
     def may(self, principal: str, host: str, need: Need, name: str) -> bool:
         """Whether a request goes on. `principal` without its type."""
