@@ -22,9 +22,10 @@ from agent.health.health import Health, Signals
 from agent.health.standing import Standing
 from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import HttpServer, Parts, build
-from agent.kafka.assembly import assemble, open_reader, put_chunk_of
+from agent.kafka.assembly import assemble, authority_of, logins_of, open_reader, put_chunk_of
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
+from agent.kafka.login.passwords import Passwords
 from agent.kafka.order import ENDED
 from agent.kafka.trail.writer import TrailWriter
 from agent.net.admission import Admission
@@ -32,6 +33,7 @@ from agent.net.connection import Limits
 from agent.net.doors import Doors
 from agent.net.listening import RequestContext
 from agent.net.server import Server
+from agent.net.tokens.identity import Bearers
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 from agent.rules.pool import RulesPool
@@ -51,6 +53,7 @@ from coordination.commands import RegisterAgent
 from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.scram import SECRET_BYTES
 from coordination.state.types import serving_of
 from coordination.trouble import Troubles
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
@@ -120,10 +123,21 @@ class App:
         self._serving, self._stopping = asyncio.Event(), False
         self._admission = Admission(config.quotas, self.metrics, self.clock.monotonic)
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED, self._admission)
-        self._doors = Doors(config, self.metrics)
-        self._http = HttpServer(build(self._parts()), config.http)
+        self._know_people()
+        self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
+
+    def _know_people(self) -> None:
+        """Who comes in and who may do what, for Kafka and HTTP. Reads files. Raises ConfigError."""
+        config = self.config
+        self._doors = Doors(config, self.metrics)
+        self._authority = authority_of(
+            config, self.clock, self.replica, self.metrics, self.shadow, self.trail
+        )
+        self._logins = logins_of(
+            config, self.clock, self.replica, self.metrics, self._doors.users, self._doors.keys
+        )
 
     @property
     def kafka_port(self) -> int:
@@ -137,6 +151,7 @@ class App:
         """
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
+        self._doors.start()
         await self.files.start()
         fingerprint = await self._claim_bucket()
         services = self._assembled(fingerprint.cluster_id)
@@ -177,10 +192,9 @@ class App:
             self.refusals,
             self.rules,
             self.rule_figures,
-            self._doors.users,
-            self.trail,
-            self.shadow,
-            self._doors.keys,
+            trail=self.trail,
+            authority=self._authority,
+            logins=self._logins,
         )
         self._trail_writer = TrailWriter(
             self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
@@ -193,7 +207,6 @@ class App:
         self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
         self._services, self._dispatcher = services, Dispatcher(services)
         self.kafka_ports = await self._server.start(self._doors.listeners)
-        self._doors.start()
 
     async def stop(self) -> None:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
@@ -323,6 +336,9 @@ class App:
             refusals=self.refusals,
             rules=self.rules,
             rule_figures=self.rule_figures,
+            passwords=Passwords(self._logins, self.clock.random_bytes(SECRET_BYTES)),
+            bearers=Bearers([self._logins.tokens] if self._logins.tokens is not None else []),
+            authority=self._authority,
             trail=self.trail,
             shadow=self.shadow,
             committers=self.background.committers,

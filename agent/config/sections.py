@@ -327,6 +327,42 @@ class HttpConfig(Section):
     advertised_port: Port = 0
     """Port under which others reach it. 0: the bound port."""
 
+    authentication: Literal["none", "required"] = "none"
+    """`none`: whoever reaches the port may do everything there. `required`: requests show a certificate, a
+    user's password (Basic) or a token (Bearer), and ACLs are asked (docs/security.md). `/livez` and `/readyz`
+    stay open."""
+
+    metrics_open: bool = True
+    """Whether `/metrics` is open where authentication is required."""
+
+    tls_cert_file: str = ""
+    """PEM file of the certificate, those between it and its authority behind it. Empty: HTTP is in the
+    clear. Files are looked at again as those of listeners are."""
+
+    tls_key_file: str = ""
+    """PEM file of the certificate's key."""
+
+    tls_key_password: SecretStr = SecretStr("")
+    """Password of an encrypted key. Empty: the key is not encrypted."""
+
+    tls_ca_file: str = ""
+    """PEM file of the authorities that vouch for clients. Needed with tls_client_auth."""
+
+    tls_client_auth: Literal["none", "requested", "required"] = "none"
+    """Whether clients show a certificate. `required` turns probes away that have none."""
+
+    tls_protocols: Annotated[str, Field(pattern=r"^TLSv1\.[23](,TLSv1\.[23])?$")] = "TLSv1.2,TLSv1.3"
+    """Versions of TLS, separated by a comma."""
+
+    tls_ciphers: Annotated[str, Field(max_length=4096)] = ""
+    """Ciphers of TLS 1.2, as OpenSSL writes them. Empty: OpenSSL's choice."""
+
+    tls_principal_from: Literal["subject", "san_dns", "san_uri"] = "subject"
+    """What of a client's certificate names it, as for listeners."""
+
+    tls_principal_rules: Annotated[str, Field(max_length=65536)] = "DEFAULT"
+    """How the subject becomes a name, as for listeners."""
+
     body_bytes_max: Annotated[int, Field(ge=64 * 1024, le=256 * MIB)] = 16 * MIB
     """Largest body of a request, bytes; descriptor sets, schemas and Iceberg commits travel in it."""
 

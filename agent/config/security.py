@@ -18,6 +18,7 @@ def problems(config: Tree) -> Iterator[str]:
     for number, listener in enumerate(config.listeners):
         yield from _tls(f"listeners.{number}", listener)
         yield from _sasl(f"listeners.{number}", listener, config)
+    yield from _http(config)
     yield from authorizer.problems(config.authorizer)
     if bool(config.sasl.admin_user) != bool(config.sasl.admin_password.get_secret_value()):
         yield "sasl.admin_user and sasl.admin_password go together; set both or neither"
@@ -46,6 +47,21 @@ def _tls(name: str, listener: ListenerConfig) -> Iterator[str]:
         )
     if listener.tls_client_auth != "none" and not speaks_tls:
         yield f"{name}.tls_client_auth is set, but {name}.protocol {listener.protocol} has no TLS"
+
+
+def _http(config: Tree) -> Iterator[str]:
+    http = config.http
+    others = ("tls_ca_file", "tls_ciphers", "tls_client_auth")
+    if bool(http.tls_cert_file) != bool(http.tls_key_file):
+        yield "http.tls_cert_file and http.tls_key_file go together; set both or neither"
+    for setting in others:
+        if getattr(http, setting) not in ("", "none") and not http.tls_cert_file:
+            yield f"http.{setting} is set, but http.tls_cert_file is not: HTTP is in the clear"
+    if http.tls_client_auth != "none" and not http.tls_ca_file:
+        yield (
+            f"http.tls_client_auth {http.tls_client_auth} needs http.tls_ca_file, "
+            "the authorities that vouch for clients"
+        )
 
 
 def _sasl(name: str, listener: ListenerConfig, config: Tree) -> Iterator[str]:

@@ -28,7 +28,12 @@ BY_CALL = frozenset(
     {"log.password_file", "store.access_key_file", "store.secret_key_file", "store.session_token_file"}
 )
 """Read anew wherever they are used (coordination/etcd/client.py, objectstore/credentials.py)."""
-BY_DOORS = frozenset({"sasl.users_file", "oauth.jwks_file", "peers.tls_cert_file", "peers.tls_key_file"})
+BY_DOORS = frozenset(
+    {
+        *("sasl.users_file", "oauth.jwks_file", "peers.tls_cert_file", "peers.tls_key_file"),
+        *("http.tls_cert_file", "http.tls_key_file", "http.tls_ca_file"),
+    }
+)
 BY_RENEWAL = frozenset({"log.tls_ca_file", "log.tls_cert_file", "log.tls_key_file"})
 """Used once the log has renewed its connections."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
 from typing import Any
 
@@ -13,21 +13,27 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.http.answers import Problem
-from agent.net.listening import ANONYMOUS
+from agent.http.identity import Unidentified
+from agent.http.shapes import unidentified
 from agent.telemetry.logs import logger, request_id
 from agent.telemetry.metrics import Metrics
-from agent.telemetry.trail import Actor, http_actor
+from agent.telemetry.trail import NOBODY, Actor, http_actor
 
 PROBES = ("/livez", "/readyz", "/metrics")
 """Served even when all places are taken: an overloaded agent must not look dead."""
+Identify = Callable[[Scope], Awaitable[Actor]]
+"""Who sends a request. Raises Unidentified."""
 
 
 class Guard:
     """Pure ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, requests_in_flight_max: int) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, requests_in_flight_max: int, identify: Identify
+    ) -> None:
         self.app = app
         self._metrics = metrics
+        self._identify = identify
         self._max = requests_in_flight_max
         self._in_flight = 0
         self._ids = count(1)
@@ -37,12 +43,10 @@ class Guard:
             await self.app(scope, receive, send)
             return
         token = request_id.set(f"http-{next(self._ids)}")
-        asked_by = http_actor.set(_actor(scope))
-        self._in_flight += 1
+        asked_by = http_actor.set(NOBODY)
         try:
             await self._serve(scope, receive, send)
         finally:
-            self._in_flight -= 1
             request_id.reset(token)
             http_actor.reset(asked_by)
 
@@ -60,13 +64,13 @@ class Guard:
             await send(message)
 
         try:
-            if self._in_flight > self._max and scope["path"] not in PROBES:
-                busy = Problem(
-                    503, f"{self._max} requests are being served", "raise http.requests_in_flight_max"
-                )
-                await busy.response()(scope, receive, sending)
-            else:
-                await self.app(scope, receive, sending)
+            # Whoever fails here waits for the answer, and takes no place meanwhile.
+            http_actor.set(await self._identify(scope))
+            await self._admit(scope, receive, sending)
+        except Problem as problem:
+            await problem.response()(scope, receive, sending)
+        except Unidentified as error:
+            await unidentified(scope["path"], error)(scope, receive, sending)
         except Exception:
             logger("http").exception("request failed", method=scope["method"], path=scope["path"])
             if status:
@@ -75,12 +79,19 @@ class Guard:
             await broken.response()(scope, receive, sending)
         self._metrics.http_requests.labels(_route(scope), str(status)).inc()
 
-
-def _actor(scope: Scope) -> Actor:
-    """Whoever asks: HTTP knows addresses only."""
-    client = scope.get("client")
-    agent = dict(scope["headers"]).get(b"user-agent", b"").decode("latin-1")
-    return Actor(ANONYMOUS, client[0] if client else "", agent, "HTTP")
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it, if there is a place."""
+        self._in_flight += 1
+        try:
+            if self._in_flight > self._max and scope["path"] not in PROBES:
+                busy = Problem(
+                    503, f"{self._max} requests are being served", "raise http.requests_in_flight_max"
+                )
+                await busy.response()(scope, receive, send)
+            else:
+                await self.app(scope, receive, send)
+        finally:
+            self._in_flight -= 1
 
 
 def _route(scope: MutableMapping[str, Any]) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from agent.config import Config
+from agent.net.tokens.identity import Bearers
 from agent.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from agent.health.files import Files
     from agent.health.health import Health
+    from agent.http.needs import Need
     from agent.rules.pool import RulesPool
     from agent.telemetry.damages import Damages
     from agent.telemetry.refusals import Refusals
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from agent.telemetry.trail import Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
+    from coordination.state.acl_types import Operation, ResourceType
     from iceberg.publish.publisher import Publisher
     from iceberg.service import CommitterService
     from iceberg.upsert.service import UpsertService
@@ -33,6 +36,35 @@ class Catalog(Protocol):
         self, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Awaitable[tuple[int, object | None]]:
         """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
+        ...
+
+
+class Passwords(Protocol):
+    """What is known of users (agent/kafka/login/passwords.py)."""
+
+    async def fit(self, user: str, password: str) -> bool | None:
+        """Whether it is the user's; None: too many wait for that. A no takes as long whether or not there is
+        such a user."""
+        ...
+
+    def failed_from(self, address: str) -> int:
+        """Note a failed login; how many there were from there."""
+        ...
+
+
+class Authority(Protocol):
+    """The ACLs (agent/kafka/authority)."""
+
+    off: bool
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str
+    ) -> bool:
+        """Whether it is allowed by now, whatever the mode."""
+        ...
+
+    def may(self, principal: str, host: str, need: Need, name: str) -> bool:
+        """Whether a request goes on. `principal` without its type."""
         ...
 
 
@@ -60,6 +92,12 @@ class Parts:
     """What tries the rules of a message that is to be bound; None: nobody does."""
     rule_figures: RuleFigures | None = None
     """The newest batches that broke rules and were kept; shown by /status."""
+    passwords: Passwords | None = None
+    """Whose passwords are known; None: nobody's."""
+    bearers: Bearers = field(default_factory=Bearers)
+    """Whose tokens are."""
+    authority: Authority | None = None
+    """Who may do what; None: everybody everything."""
     trail: Trail | None = None
     """Who did what; None: nobody asks."""
     shadow: Shadow | None = None

@@ -11,14 +11,19 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from agent.config import HttpConfig
+from agent.http.connections import KEEP_ALIVE_S, Connections
+from agent.net.tls import Tls
+from agent.telemetry.metrics import Metrics
 from objectstore import tasks
 
-KEEP_ALIVE_S = 30
 STOP_S_MAX = 5
 HEADER_BYTES_MAX = 64 * 1024
 BACKLOG = 512
 CONNECTIONS_PER_REQUEST = 8
 """Open connections allowed per request that may be served at once; most are idle keep-alives."""
+IDLE_SHARE = 2
+"""One of so many connections may be idle; with one more the oldest of those goes."""
+SWEEP_S = 1
 
 
 class _Server(uvicorn.Server):
@@ -32,13 +37,20 @@ class _Server(uvicorn.Server):
 class HttpServer:
     """Serves an ASGI application on `config.host`:`config.port` until stopped."""
 
-    def __init__(self, app: ASGIApp, config: HttpConfig) -> None:
+    def __init__(
+        self, app: ASGIApp, config: HttpConfig, tls: Tls | None = None, metrics: Metrics | None = None
+    ) -> None:
         self._config = config
+        most = config.requests_in_flight_max * CONNECTIONS_PER_REQUEST
+        self.connections = connections = Connections(tls, most // IDLE_SHARE, metrics)
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=connections,  # type: ignore[arg-type]  # called as the class would be
                 ws="none",
+                proxy_headers=False,  # what ACLs and the audit log call an address is where it came from
+                callback_notify=connections.sweep,
+                timeout_notify=SWEEP_S,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -47,7 +59,7 @@ class HttpServer:
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=STOP_S_MAX,
                 h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-                limit_concurrency=config.requests_in_flight_max * CONNECTIONS_PER_REQUEST,
+                limit_concurrency=most,
             )
         )
         self._task: asyncio.Task[None] | None = None

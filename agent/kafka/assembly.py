@@ -112,6 +112,8 @@ def assemble(
     trail: Trail | None = None,
     shadow: Shadow | None = None,
     keys: KeySource | None = None,
+    authority: Authority | None = None,
+    logins: Logins | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = _produce(config, replica, reader, put_chunk, cluster_id, metrics)
@@ -142,16 +144,16 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         trail=trail,
-        authority=_authority(config, clock, replica, metrics, shadow, trail),
+        authority=authority or authority_of(config, clock, replica, metrics, shadow, trail),
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
-        logins=_logins(config, clock, replica, metrics, users, keys),
+        logins=logins or logins_of(config, clock, replica, metrics, users, keys),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
 
 
-def _logins(
+def logins_of(
     config: Config,
     clock: Clock,
     replica: Replica,
@@ -159,6 +161,7 @@ def _logins(
     users: UsersFile | None,
     keys: KeySource | None,
 ) -> Logins:
+    """What is known of users, and of whose tokens count."""
     tokens = None
     if keys is not None:
         from agent.net.tokens.verifying import Tokens  # not all pay for it (agent/net/tokens/identity.py)
@@ -187,7 +190,7 @@ def _produce(
     )
 
 
-def _authority(
+def authority_of(
     config: Config, clock: Clock, replica: Replica, metrics: Metrics, shadow: Shadow | None, trail: Trail
 ) -> Authority:
     """Who may do what by the ACLs that are applied here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.config import Config, ListenerConfig
+from agent.config import Config, HttpConfig, ListenerConfig
 from agent.config.users import UsersFile
 from agent.net.admission import ListenerLimits
 from agent.net.listening import Listener
@@ -14,6 +14,8 @@ from agent.net.tls import Tls, TlsFiles
 from agent.net.tokens.identity import KeySource
 from agent.telemetry.metrics import Metrics
 
+HTTP: Final = "http"
+"""As errors and metrics call it beside the listeners."""
 RENEWAL_S: Final = 5.0
 """Time between two looks at the files, seconds."""
 
@@ -27,7 +29,9 @@ class Doors:
         self.users = UsersFile(config.sasl.users_file)
         self.keys = keys_of(config, metrics)
         self._metrics = metrics
-        self._certificates = [each.tls for each in self.listeners if each.tls is not None]
+        self.http = tls_of(config.http, HTTP) if config.http.tls_cert_file else None
+        certificates = [*(each.tls for each in self.listeners), self.http]
+        self._certificates = [each for each in certificates if each is not None]
         files: list[Renewable] = [*self._certificates, self.users, *(self.keys.files if self.keys else ())]
         self._renewal = Renewal(files, RENEWAL_S, lambda _: self._tell())
         self._tell()
@@ -71,7 +75,7 @@ def listeners_of(config: Config) -> list[Listener]:
             each.name,
             each.host,
             each.port,
-            _tls(each) if each.protocol.endswith("SSL") else None,
+            tls_of(each, each.name) if each.protocol.endswith("SSL") else None,
             each.protocol.startswith("SASL"),
             _limits(each),
         )
@@ -88,15 +92,16 @@ def _limits(listener: ListenerConfig) -> ListenerLimits:
     )
 
 
-def _tls(listener: ListenerConfig) -> Tls:
+def tls_of(config: ListenerConfig | HttpConfig, name: str) -> Tls:
+    """The certificates of a listener, or of HTTP. Reads files. Raises ConfigError."""
     files = TlsFiles(
-        listener=listener.name,
-        cert_file=listener.tls_cert_file,
-        key_file=listener.tls_key_file,
-        ca_file=listener.tls_ca_file,
-        key_password=listener.tls_key_password.get_secret_value(),
-        client_auth=listener.tls_client_auth,
-        versions=tuple(listener.tls_protocols.split(",")),
-        ciphers=listener.tls_ciphers,
+        listener=name,
+        cert_file=config.tls_cert_file,
+        key_file=config.tls_key_file,
+        ca_file=config.tls_ca_file,
+        key_password=config.tls_key_password.get_secret_value(),
+        client_auth=config.tls_client_auth,
+        versions=tuple(config.tls_protocols.split(",")),
+        ciphers=config.tls_ciphers,
     )
-    return Tls(files, namer(listener.tls_principal_rules, listener.tls_principal_from, listener.name))
+    return Tls(files, namer(config.tls_principal_rules, config.tls_principal_from, name))

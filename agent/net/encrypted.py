@@ -50,6 +50,8 @@ class Encrypted(asyncio.BufferedProtocol):
         self._app: asyncio.BufferedProtocol | None = None
         self._raw: asyncio.Transport | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.context = tls.context
+        """What it shakes hands by."""
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._begun = self._closing = self._eof = self._paused = self._ended = False
         self._writable = True
@@ -75,8 +77,7 @@ class Encrypted(asyncio.BufferedProtocol):
         if not self._begun:
             self._begun = True
             if read[0] != TLS_HANDSHAKE:
-                http = bytes(read[:4]) in HTTP
-                self._fail("HTTP was spoken to a Kafka listener" if http else WANTED.format(self._speaks))
+                self._fail(self.not_tls(bytes(read[:4])))
                 return
         self._incoming.write(read)
         if self._app is None:
@@ -110,6 +111,10 @@ class Encrypted(asyncio.BufferedProtocol):
         self._plain.clear()
         self._plain_bytes = 0
         self._raw = None
+
+    def not_tls(self, first: bytes) -> str:
+        """What to tell of a client that begins so."""
+        return "HTTP was spoken to a Kafka listener" if first in HTTP else WANTED.format(self._speaks)
 
     def _shake_hands(self) -> None:
         try:

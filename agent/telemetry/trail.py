@@ -104,6 +104,11 @@ class Trail:
         if self.active:
             self._note(LOGIN, actor, Change(mechanism, "", ""), outcome.name)
 
+    def logged_in(self, actor: Actor, mechanism: str) -> None:
+        """Somebody showed who he is with a request, as HTTP does: told once in a while, with how often."""
+        if self.active:
+            self._note_once(LOGIN, actor, Change(mechanism, "", ""), Code.NONE.name)
+
     def refused(self, actor: Actor, change: Change, outcome: Code) -> None:
         """Somebody may not do what he asked for. Told once in a while, with how often."""
         if self.active:

@@ -7,14 +7,15 @@ revoked stops the next request of every connection on this agent as soon as its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from agent.config.authorizer import principals
 from agent.kafka.authority.decide import canonical, decide, decide_any
-from agent.kafka.authority.needs import SUPPORTED, Need
+from agent.kafka.authority.needs import SUPPORTED
 from agent.telemetry.changes import Change
 from agent.telemetry.shadow import Seen, Shadow
 from agent.telemetry.trail import Actor, Trail
+from coordination.kafka_codes import Code
 from coordination.state.acl_types import CLUSTER_NAME, WILDCARD, Operation, ResourceType, spoken
 
 if TYPE_CHECKING:
@@ -28,6 +29,26 @@ if TYPE_CHECKING:
 Answers = dict[str, bool]
 ANY_NAME = "\0any"  # no resource has this name: where the answer for any of them is remembered
 USER = "User:"
+
+
+class Asked(Protocol):
+    """What is asked for: a row of Kafka's needs (needs.py), or of HTTP's (agent/http/needs.py)."""
+
+    @property
+    def operation(self) -> Operation: ...
+
+    @property
+    def resource(self) -> ResourceType: ...
+
+    @property
+    def code(self) -> Code:
+        """The error of a refusal."""
+        ...
+
+    @property
+    def quiet(self) -> bool:
+        """Whether a no is no refusal."""
+        ...
 
 
 class Authority:
@@ -81,7 +102,7 @@ class Authority:
                 return answer
         return self._decide(table, principal, host, operation, resource, name)
 
-    def may(self, principal: str, host: str, need: Need, name: str = CLUSTER_NAME) -> bool:
+    def may(self, principal: str, host: str, need: Asked, name: str = CLUSTER_NAME) -> bool:
         """Whether a request goes on. In shadow mode it does, and is noted."""
         if self.off:
             return True
@@ -96,11 +117,11 @@ class Authority:
             self._note(principal, host, need, name)
         return not self.enforces
 
-    def refused(self, principal: str, host: str, need: Need, names: Iterable[str]) -> set[str]:
+    def refused(self, principal: str, host: str, need: Asked, names: Iterable[str]) -> set[str]:
         """Those of the names that the client may not."""
         return {name for name in names if not self.may(principal, host, need, name)}
 
-    def may_any(self, principal: str, host: str, need: Need) -> bool:
+    def may_any(self, principal: str, host: str, need: Asked) -> bool:
         """Whether there is any resource of this type on which the client may."""
         return self.may(principal, host, need, ANY_NAME)
 
@@ -139,7 +160,7 @@ class Authority:
         self._entries = 0
         self._table, self._revision = table, table.revision
 
-    def _note(self, principal: str, host: str, need: Need, name: str) -> None:
+    def _note(self, principal: str, host: str, need: Asked, name: str) -> None:
         operation, resource = need.operation, need.resource
         counter = self._counters.get((operation, resource))
         if counter is None:

@@ -70,19 +70,26 @@ class Logins:
         self._own_secret = self._own_secret or self.clock.random_bytes(SECRET_BYTES)
         return self._own_secret
 
+    def stored(self, user: str, mechanism: int) -> ScramCredential | None:
+        """What the log says."""
+        return self._state().scram.credentials.get((user, mechanism))
+
+    def made_up(self, user: str, mechanism: int) -> ScramCredential:
+        """What fits nobody."""
+        return scram.made_up(self._state().scram.secret or self._secret, user, mechanism)
+
     async def credential(self, user: str, mechanism: int) -> ScramCredential:
         """What the log says, else the configured administrator's, else what fits nobody."""
-        table = self._state().scram
-        found = table.credentials.get((user, mechanism))
+        found = self.stored(user, mechanism)
         if found is not None:
             return found
         if user and user == self.config.admin_user:
             return await self._administrator(mechanism)
-        return scram.made_up(table.secret or self._secret, user, mechanism)
+        return self.made_up(user, mechanism)
 
     async def credential_of_token(self, token_id: str, mechanism: int) -> ScramCredential:
         """Of a delegation token that holds, else what fits nobody."""
-        unknown = scram.made_up(self._state().scram.secret or self._secret, token_id, mechanism)
+        unknown = self.made_up(token_id, mechanism)
         if self.delegation.token(token_id) is None:
             return unknown
         async with self._checks:

@@ -31,6 +31,35 @@ class Identity(NamedTuple):
     """Until when, Unix milliseconds."""
 
 
+class Verifier(Protocol):
+    """Tokens of one kind."""
+
+    def takes(self, token: str) -> bool:
+        """Whether it is of this kind, by how it looks: nothing is known of it yet."""
+        ...
+
+    async def verify(self, token: str) -> Identity:
+        """Raises TokenRefused."""
+        ...
+
+
+class Bearers:
+    """Whose tokens HTTP takes: the first verifier that takes a token decides, alone."""
+
+    def __init__(self, verifiers: Sequence[Verifier] = ()) -> None:
+        self._verifiers = tuple(verifiers)
+
+    def __len__(self) -> int:
+        return len(self._verifiers)
+
+    async def verify(self, token: str) -> Identity:
+        """Raises TokenRefused."""
+        for each in self._verifiers:
+            if each.takes(token):
+                return await each.verify(token)
+        raise TokenRefused("no tokens of this kind are taken here")
+
+
 class KeySource(Protocol):
     """Of one agent."""
 

@@ -16,12 +16,15 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from agent.config import HttpConfig, LoggingConfig
 from agent.http import HttpServer
 from agent.http.guard import Guard
+from agent.http.identity import actor_of
 from agent.telemetry import logs
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.trail import Actor
 from tests.unit.agent.http.conftest import Edge, connect
 
 
@@ -39,7 +42,13 @@ class Catalog:
 
 def guarded(requests_in_flight_max: int, *routes: Route) -> Starlette:
     """An application of these routes behind the guard, put together as agent/http/app.py does."""
-    guard = Middleware(Guard, metrics=Metrics(), requests_in_flight_max=requests_in_flight_max)
+
+    async def anybody(scope: Scope) -> Actor:
+        return actor_of(scope)
+
+    guard = Middleware(
+        Guard, metrics=Metrics(), requests_in_flight_max=requests_in_flight_max, identify=anybody
+    )
     return Starlette(routes=routes, middleware=[guard])
 
 

@@ -1,0 +1,169 @@
+"""A connection of HTTP: uvicorn's, behind TLS where there is that, and cut where it only takes a place.
+
+A connection that is not being served is idle: before a request's head is complete, and between requests.
+Anybody can open such ones, so they are few and short: the oldest goes for a new one, and a head that does not
+end within KEEP_ALIVE_S ends the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from agent.http.identity import PRINCIPAL
+from agent.net.encrypted import Encrypted
+from agent.net.strangers import Strangers
+from agent.net.tls import Tls
+from agent.telemetry.logs import logger
+from agent.telemetry.metrics import Metrics
+
+KEEP_ALIVE_S: Final = 30
+READ_BYTES: Final = 64 * 1024
+"""Read from a socket at once, bytes."""
+NOT_TLS: Final = "plain HTTP came to a port with TLS: use https://"
+_ANSWER: Final = (
+    f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(NOT_TLS)}\r\nConnection: close\r\n\r\n{NOT_TLS}"
+)
+_log = logger("http")
+
+
+class Http(H11Protocol):
+    """One connection's requests. `idle` is shared by all."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        idle: Strangers,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._idle, self._waits = idle, False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._await()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_served():
+            self._served()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._is_served():
+            self._await()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._served()
+        super().connection_lost(exc)
+
+    def _is_served(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await(self) -> None:
+        """Idle from now on."""
+        if not self._waits and not self.transport.is_closing():
+            self._waits = True
+            self._idle.enter(self, self.loop.time(), self._cut)
+
+    def _served(self) -> None:
+        self._waits = False
+        self._idle.leave(self)
+
+    def _cut(self, _reason: str) -> None:
+        self._waits = False
+        self.transport.abort()
+
+
+class Https(Encrypted):
+    """TLS in front of a connection's requests: a transport to uvicorn."""
+
+    def write(self, data: bytes) -> None:
+        """As asyncio's transports do."""
+        self.writelines((data,))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Of the socket; uvicorn goes by `sslcontext` for the scheme."""
+        return self.context if name == "sslcontext" else super().get_extra_info(name, default)
+
+    def not_tls(self, first: bytes) -> str:
+        """Whoever speaks HTTP is told by HTTP."""
+        if self._raw is not None and first[:1].isalpha():
+            self._raw.write(_ANSWER.encode())
+        return NOT_TLS
+
+
+class _Decrypted(asyncio.BufferedProtocol):
+    """Hands what was decrypted to uvicorn, and the name that the certificate gives."""
+
+    def __init__(self, scratch: memoryview, made: Callable[[str], Http]) -> None:
+        self._scratch, self._made = scratch, made
+        self._http: Http | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._http = self._made(transport.get_extra_info("principal"))
+        self._http.connection_made(transport)  # type: ignore[arg-type]  # it has what is used of a transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._http is not None:
+            self._http.data_received(bytes(self._scratch[:nbytes]))
+
+    def pause_writing(self) -> None:
+        if self._http is not None:
+            self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._http is not None:
+            self._http.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._http is not None:
+            self._http.connection_lost(exc)
+
+
+class Connections:
+    """What makes them, for uvicorn: it calls this as it would the class of its own protocol."""
+
+    def __init__(self, tls: Tls | None, idle_max: int, metrics: Metrics | None = None) -> None:
+        self._tls, self._metrics = tls, metrics
+        self._scratch = memoryview(bytearray(READ_BYTES))
+        self.idle = Strangers(idle_max, KEEP_ALIVE_S)
+
+    async def sweep(self) -> None:
+        """End those that are idle for too long."""
+        self.idle.sweep(asyncio.get_running_loop().time())
+
+    def __call__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> asyncio.BaseProtocol:
+        """A new connection."""
+
+        def http(principal: str) -> Http:
+            state = {**app_state, PRINCIPAL: principal}
+            return Http(config, server_state, state, _loop, idle=self.idle)
+
+        if self._tls is None:
+            return http("")
+        scratch = self._scratch
+        return Https(self._tls, scratch, self.idle, lambda: _Decrypted(scratch, http), self._refused, "https")
+
+    def _refused(self, one: Encrypted, reason: str) -> None:
+        peer = one.get_extra_info("peername") or ("",)
+        if self._metrics is not None and self._tls is not None:
+            self._metrics.handshakes_failed.labels(self._tls.files.listener).inc()
+        _log.warning("TLS handshake failed", peer=str(peer[0]), reason=reason)
