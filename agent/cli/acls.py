@@ -88,10 +88,11 @@ def _asked(http: str, after_ms: int) -> tuple[list[dict[str, Any]], list[str]]:
     from agent.cli.agent_http import ask
 
     path = f"/admin/acls/unallowed?after_ms={max(after_ms, 0)}"
+    scheme = "https" if http.startswith("https:") else "http"
     told, silent = [], []
     for broker in ask(http, "/status.json")["brokers"]:
         try:
-            told.append(ask(f"http://{broker['http']}", path))
+            told.append(ask(f"{scheme}://{broker['http']}", path))
         except Failure:
             silent.append(f"{broker['name']} ({broker['http']})")
     return told, silent

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from agent.config.users import NAME_LENGTH_MAX
+from agent.http.needs import TOKENS_PATH
 from agent.net.listening import ANONYMOUS
 from agent.net.tokens.identity import TokenRefused
 from agent.telemetry.logs import logger
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 OPEN: Final[Mapping[str, str]] = {
     "/livez": "probes know nobody",
     "/readyz": "probes know nobody",
-    "/iceberg/v1/oauth/tokens": "the login itself",
+    TOKENS_PATH: "the login itself",
 }
 """Paths that are served to whoever asks, each with the reason; /metrics where `http.metrics_open` says so."""
 METRICS: Final = "/metrics"
