@@ -24,12 +24,15 @@ from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import HttpServer, Parts, build
 from agent.kafka.assembly import (
     assemble,
+    authority_of,
+    catalog_tokens_of,
+    logins_of,
     open_reader,
     put_chunk_of,
 )
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
-from agent.kafka.known import known_of
+from agent.kafka.login.passwords import Passwords
 from agent.kafka.order import ENDED
 from agent.kafka.trail.writer import TrailWriter
 from agent.net.admission import Admission
@@ -37,6 +40,7 @@ from agent.net.connection import Limits
 from agent.net.doors import Doors
 from agent.net.listening import RequestContext
 from agent.net.server import Server
+from agent.net.tokens.identity import Bearers
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 from agent.rules.pool import RulesPool
@@ -56,6 +60,7 @@ from coordination.commands import RegisterAgent
 from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.scram import SECRET_BYTES
 from coordination.state.types import serving_of
 from coordination.trouble import Troubles
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
@@ -126,13 +131,23 @@ class App:
         self._serving, self._stopping = asyncio.Event(), False
         self._admission = Admission(config.quotas, self.metrics, self.clock.monotonic)
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED, self._admission)
-        self._doors = Doors(config, self.metrics)
-        self._known = known_of(
-            config, self.clock, self.replica, self.metrics, self._doors, self.shadow, self.trail
-        )
+        self._know_people()
         self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
+
+    def _know_people(self) -> None:
+        """Who comes in and who may do what, for Kafka and HTTP. Reads files. Raises ConfigError."""
+        config = self.config
+        self._doors = Doors(config, self.metrics)
+        self._authority = authority_of(
+            config, self.clock, self.replica, self.metrics, self.shadow, self.trail
+        )
+        self._logins = logins_of(
+            config, self.clock, self.replica, self.metrics, self._doors.users, self._doors.keys
+        )
+        self._passwords = Passwords(self._logins, self.clock.random_bytes(SECRET_BYTES))
+        self._tokens = catalog_tokens_of(config, self.clock, self._passwords)
 
     @property
     def kafka_port(self) -> int:
@@ -188,8 +203,8 @@ class App:
             self.rules,
             self.rule_figures,
             trail=self.trail,
-            authority=self._known.authority,
-            logins=self._known.logins,
+            authority=self._authority,
+            logins=self._logins,
         )
         self._trail_writer = TrailWriter(
             self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
@@ -331,10 +346,10 @@ class App:
             refusals=self.refusals,
             rules=self.rules,
             rule_figures=self.rule_figures,
-            passwords=self._known.passwords,
-            tokens=self._known.tokens,
-            bearers=self._known.bearers,
-            authority=self._known.authority,
+            passwords=self._passwords,
+            tokens=self._tokens,
+            bearers=Bearers([each for each in (self._tokens, self._logins.tokens) if each is not None]),
+            authority=self._authority,
             trail=self.trail,
             shadow=self.shadow,
             committers=self.background.committers,

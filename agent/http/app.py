@@ -29,11 +29,8 @@ from agent.http.status import StatusRoutes
 
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
-    health = HealthRoutes(parts)
-    status = StatusRoutes(parts)
-    admin = AdminRoutes(parts)
-    damage = DamageRoutes(parts)
-    catalog = CatalogRoutes(parts)
+    health, status, admin = HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
+    damage, catalog = DamageRoutes(parts), CatalogRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]
 
     def route(path: str, handler: Handler, methods: Sequence[str] = ("GET",)) -> Route:

@@ -52,8 +52,9 @@ class Catalog(Protocol):
 class Passwords(Protocol):
     """What is known of users (agent/kafka/login/passwords.py)."""
 
-    async def fit(self, user: str, password: str) -> bool:
-        """Whether it is the user's. A no takes as long whether or not there is such a user."""
+    async def fit(self, user: str, password: str) -> bool | None:
+        """Whether it is the user's; None: too many wait for that. A no takes as long whether or not there is
+        such a user."""
         ...
 
     def failed_from(self, address: str) -> int:

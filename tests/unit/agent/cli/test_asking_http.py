@@ -98,14 +98,23 @@ async def test_what_does_not_go_together_is_told_without_the_password(address: s
     assert "hidden" not in ran.err
 
 
-class _Elsewhere(BaseHTTPRequestHandler):
+class Elsewhere(HTTPServer):
+    """A server that is no agent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _LeadsOn)
+        self.seen: list[tuple[str, str | None]] = []
+
+
+class _LeadsOn(BaseHTTPRequestHandler):
     """Leads everybody on, and keeps what came."""
 
+    server: Elsewhere
+
     def do_GET(self) -> None:
-        host = str(self.headers["Host"])
-        self.server.seen.append((host, self.headers["Authorization"]))  # type: ignore[attr-defined]
+        self.server.seen.append((str(self.headers["Host"]), self.headers["Authorization"]))
         self.send_response(302)
-        self.send_header("Location", f"http://localhost:{self.server.server_port}/status.json")  # type: ignore[attr-defined]
+        self.send_header("Location", f"http://localhost:{self.server.server_port}/status.json")
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -113,10 +122,9 @@ class _Elsewhere(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[HTTPServer]:
-    """A server that is no agent."""
-    server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
-    server.seen = []  # type: ignore[attr-defined]
+def elsewhere() -> Iterator[Elsewhere]:
+    """It serves."""
+    server = Elsewhere()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -124,7 +132,7 @@ def elsewhere() -> Iterator[HTTPServer]:
 
 
 async def test_a_password_is_led_nowhere_else_and_given_to_no_other_registry(
-    tmp_path: Path, elsewhere: HTTPServer
+    tmp_path: Path, elsewhere: Elsewhere
 ) -> None:
     Authority(tmp_path)
     base = f"http://127.0.0.1:{elsewhere.server_port}"
@@ -132,7 +140,7 @@ async def test_a_password_is_led_nowhere_else_and_given_to_no_other_registry(
     ran = await run(tmp_path, "status", "--http", base, properties=asked)
     assert ran.status != 0
     ran = await run(tmp_path, "schema", "import", base, "--http", base, properties=asked)
-    seen = elsewhere.seen  # type: ignore[attr-defined]
+    seen = elsewhere.seen
     assert {host for host, _ in seen} == {f"127.0.0.1:{elsewhere.server_port}"}
     assert [bool(authorization) for _, authorization in seen] == [True, False]
 

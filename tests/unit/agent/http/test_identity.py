@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,10 +12,12 @@ import pytest
 from starlette.routing import Route
 
 from agent.http.identity import OPEN
+from agent.kafka.login.passwords import WAITING_MAX
 from agent.net.tokens.identity import Bearers
 from agent.telemetry.trail import LOGIN, Trail
 from tests.unit.agent.http.closed import OneToken, closed_agent
 from tests.unit.agent.http.conftest import Edge, connect
+from tests.unit.agent.net.server.harness import until
 
 LOGIN_PATH = "/iceberg/v1/oauth/tokens"
 
@@ -72,6 +76,35 @@ async def test_a_password_that_is_no_longer_kept_does_not_let_in_again(
     assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 200
     del closed.replica.state.scram.credentials["sam", 2]
     assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 401
+
+
+async def test_a_wrong_password_is_answered_late_and_keeps_nobody_waiting(closed: Edge) -> None:
+    config = closed.parts.config
+    sasl = config.sasl.model_copy(update={"failed_delay_ms": 3_600_000})
+    http = config.http.model_copy(update={"requests_in_flight_max": 1})
+    closed.have(config=config.model_copy(update={"sasl": sasl, "http": http}))
+    logins = closed.parts.metrics.logins.labels("BASIC", "failed")
+    async with connect(closed.app) as client:
+        wrong = [asyncio.create_task(client.get("/status", auth=("ann", "guessed"))) for _ in range(3)]
+        await until(lambda: logins._value.get() == len(wrong))
+        assert (await client.get("/status.json", auth=("ann", "ann's"))).status_code == 200
+        assert not any(each.done() for each in wrong)
+        for each in wrong:
+            each.cancel()
+
+
+async def test_a_flood_of_guesses_is_told_to_come_again_and_whoever_is_known_passes(
+    closed: Edge, client: httpx.AsyncClient
+) -> None:
+    right = ("ann", "ann's")
+    assert (await client.get("/status.json", auth=right)).status_code == 200
+    guesses = [client.get("/status.json", auth=("ann", f"guess {number}")) for number in range(300)]
+    flood = asyncio.gather(*guesses)
+    await asyncio.sleep(0)
+    assert (await client.get("/status.json", auth=right)).status_code == 200
+    told = Counter(answer.status_code for answer in await flood)
+    assert told.keys() == {401, 503}
+    assert told[401] >= WAITING_MAX
 
 
 async def test_the_answer_does_not_tell_whether_there_is_such_a_user(client: httpx.AsyncClient) -> None:
