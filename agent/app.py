@@ -22,7 +22,14 @@ from agent.health.health import Health, Signals
 from agent.health.standing import Standing
 from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import HttpServer, Parts, build
-from agent.kafka.assembly import assemble, authority_of, logins_of, open_reader, put_chunk_of
+from agent.kafka.assembly import (
+    assemble,
+    authority_of,
+    catalog_tokens_of,
+    logins_of,
+    open_reader,
+    put_chunk_of,
+)
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.login.passwords import Passwords
@@ -112,6 +119,7 @@ class App:
             self.merged,
             self.metrics,
             troubles,
+            self.trail,
         )
         self.health = Health(config, self.replica, self.store, signals, troubles)
         self.files = watch_files(config, config_file, log)
@@ -138,6 +146,8 @@ class App:
         self._logins = logins_of(
             config, self.clock, self.replica, self.metrics, self._doors.users, self._doors.keys
         )
+        self._passwords = Passwords(self._logins, self.clock.random_bytes(SECRET_BYTES))
+        self._tokens = catalog_tokens_of(config, self.clock, self._passwords)
 
     @property
     def kafka_port(self) -> int:
@@ -336,8 +346,9 @@ class App:
             refusals=self.refusals,
             rules=self.rules,
             rule_figures=self.rule_figures,
-            passwords=Passwords(self._logins, self.clock.random_bytes(SECRET_BYTES)),
-            bearers=Bearers([self._logins.tokens] if self._logins.tokens is not None else []),
+            passwords=self._passwords,
+            tokens=self._tokens,
+            bearers=Bearers([each for each in (self._tokens, self._logins.tokens) if each is not None]),
             authority=self._authority,
             trail=self.trail,
             shadow=self.shadow,

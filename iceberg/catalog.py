@@ -9,22 +9,28 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordination.commands import DropNamespace, PutNamespace, config_entries
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
+from coordination.state.acl_types import Operation
 from coordination.state.types import Refused
+from iceberg.rest_access import Access, Everybody, Gate, Missing
 from iceberg.rest_errors import (
     CatalogError,
     already_exists,
     bad_request,
     commit_unknown,
     no_such_namespace,
+    no_such_table,
+    no_such_view,
     unavailable,
 )
-from iceberg.rest_pointers import CatalogParts, identifier
+from iceberg.rest_lending import VENDED, Lending
+from iceberg.rest_locations import Locations
+from iceberg.rest_pointers import CatalogParts, Key, identifier
 from iceberg.rest_tables import Tables
 from iceberg.rest_transaction import Transactions
 from iceberg.rest_views import Views
@@ -62,6 +68,23 @@ ENDPOINTS = (
     "POST /v1/{prefix}/namespaces/{namespace}/register-view",
     "POST /v1/{prefix}/views/rename",
 )
+CREDENTIALS_ENDPOINT = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
+"""Offered where keys of the store are lent."""
+
+
+class Asked(NamedTuple):
+    """One request, with what whoever asks may. `delegation`: the header of that name (rest_lending.py)."""
+
+    method: str
+    query: Mapping[str, str]
+    body: bytes
+    gate: Gate
+    delegation: str
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether it asks for storage access."""
+        return VENDED in (each.strip().lower() for each in self.delegation.split(","))
 
 
 class Catalog:
@@ -72,11 +95,27 @@ class Catalog:
         self._tables = Tables(parts)
         self._views = Views(parts)
         self._transactions = Transactions(parts, self._tables)
+        self._lending = None
+        if parts.lender is not None:
+            locations = Locations(parts.replica, parts.warehouse)
+            self._lending = Lending(parts.lender, locations)
 
-    async def handle(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Answer:
-        """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
+    async def handle(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        access: Access | None = None,
+        delegation: str = "",
+    ) -> Answer:
+        """Answer one request: status and JSON value (None: no body). `path` begins with /v1.
+
+        `access`: what whoever asks may; None: everything. `delegation`: the header of that name.
+        """
+        asked = Asked(method, query, body, Gate(self._parts.replica, access or Everybody()), delegation)
         try:
-            return await self._route(method, path, query, body)
+            return await self._route(path, asked)
         except CatalogError as error:
             return error.status, error.body()
         except StoreError as error:
@@ -85,97 +124,134 @@ class Catalog:
         except LogError as error:
             return _failed(unavailable(f"the log is not reached: {error}"))
 
-    async def _route(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Answer:
+    async def _route(self, path: str, asked: Asked) -> Answer:
         segments = [each for each in path.split("/") if each]
         if segments[:1] != ["v1"]:
             raise CatalogError(404, "NotFoundException", f"no such path: {path}")
-        match method, segments[1:]:
+        match asked.method, segments[1:]:
             case "GET", ["config"]:
-                return 200, {"defaults": {}, "overrides": {}, "endpoints": list(ENDPOINTS)}
+                return 200, {"defaults": {}, "overrides": {}, "endpoints": self._endpoints()}
             case "POST", ["tables", "rename"]:
-                return await self._rename(self._tables, _json(body))
+                return await self._rename(self._tables, asked, no_such_table)
             case "POST", ["views", "rename"]:
-                return await self._rename(self._views, _json(body))
+                return await self._rename(self._views, asked, no_such_view)
             case "POST", ["transactions", "commit"]:
                 await self._parts.replica.barrier()
-                await self._transactions.commit(_json(body))
+                await self._transactions.commit(_json(asked.body), asked.gate)
                 return 204, None
             case _, ["namespaces", *rest]:
                 await self._parts.replica.barrier()
-                return await self._namespaces(method, rest, query, body)
-        raise CatalogError(404, "NotFoundException", f"{method} {path} is not offered")
+                return await self._namespaces(rest, asked)
+        raise CatalogError(404, "NotFoundException", f"{asked.method} {path} is not offered")
 
-    async def _namespaces(
-        self, method: str, rest: Sequence[str], query: Mapping[str, str], body: bytes
-    ) -> Answer:
-        match method, list(rest):
+    def _endpoints(self) -> list[str]:
+        return [*ENDPOINTS, CREDENTIALS_ENDPOINT] if self._lending is not None else [*ENDPOINTS]
+
+    async def _namespaces(self, rest: Sequence[str], asked: Asked) -> Answer:
+        match asked.method, list(rest):
             case "GET", []:
-                return self._list_namespaces(query.get("parent", ""))
+                return self._list_namespaces(asked)
             case "POST", []:
-                return await self._create_namespace(_json(body))
+                asked.gate.cluster(Operation.CREATE, "create namespaces")
+                return await self._create_namespace(_json(asked.body))
             case _, [name]:
-                return await self._namespace(method, _join(name))
+                return await self._namespace(_join(name), asked)
             case "POST", [name, "properties"]:
-                return await self._change_namespace(_join(name), _json(body))
+                asked.gate.namespace(_join(name))
+                asked.gate.cluster(Operation.ALTER, "change namespaces")
+                return await self._change_namespace(_join(name), _json(asked.body))
             case "POST", [name, "register"]:
-                return 200, await self._tables.register(_join(name), _json(body))
+                asked.gate.cluster(Operation.ALTER, "register tables")
+                return 200, await self._tables.register(_join(name), _json(asked.body))
             case _, [name, "tables", *table]:
-                return await self._table(method, _join(name), table, query, body)
+                return await self._table(_join(name), table, asked)
             case "POST", [name, "register-view"]:
-                return 200, await self._views.register(_join(name), _json(body))
+                asked.gate.cluster(Operation.ALTER, "register views")
+                return 200, await self._views.register(_join(name), _json(asked.body))
             case _, [name, "views", *view]:
-                return await self._view(method, _join(name), view, body)
-        raise CatalogError(404, "NotFoundException", f"{method} namespaces/{'/'.join(rest)} is not offered")
+                return await self._view(_join(name), view, asked)
+        path = "/".join(rest)
+        raise CatalogError(404, "NotFoundException", f"{asked.method} namespaces/{path} is not offered")
 
-    async def _table(
-        self, method: str, namespace: str, rest: Sequence[str], query: Mapping[str, str], body: bytes
-    ) -> Answer:
-        tables = self._tables
-        match method, list(rest):
+    async def _table(self, namespace: str, rest: Sequence[str], asked: Asked) -> Answer:
+        tables, gate = self._tables, asked.gate
+        match asked.method, list(rest):
             case "GET", []:
-                self._properties(namespace)
-                levels = namespace.split(".")
-                names = [{"namespace": levels, "name": name} for name in tables.list(namespace)]
-                return 200, {"identifiers": names, "next-page-token": None}
+                return self._listed(namespace, tables.list(namespace), gate)
             case "POST", []:
-                return 200, await tables.create(namespace, _json(body))
+                body = _json(asked.body)
+                gate.create((namespace, str(body.get("name", ""))))
+                return 200, await tables.create(namespace, body)
             case "GET", [name]:
-                every = query.get("snapshots", "all").lower() != "refs"
-                return 200, await tables.load((namespace, name), all_snapshots=every)
+                return 200, await self._load((namespace, name), asked)
+            case "GET", [name, "credentials"]:
+                return 200, await self._credentials((namespace, name), asked)
             case "HEAD", [name]:
+                gate.describe((namespace, name))
                 tables.location_of((namespace, name))
                 return 204, None
             case "POST", [name]:
-                return 200, await tables.commit((namespace, name), _json(body))
+                return 200, await tables.commit((namespace, name), _json(asked.body), gate)
             case "DELETE", [name]:
-                purge = query.get("purgeRequested", "false").lower() == "true"
+                gate.alter((namespace, name))
+                purge = asked.query.get("purgeRequested", "false").lower() == "true"
                 await tables.drop((namespace, name), purge_files=purge)
                 return 204, None
             case "POST", [_, "metrics"]:  # also of a table that is only staged
                 return 204, None
-        raise CatalogError(404, "NotFoundException", f"{method} tables/{'/'.join(rest)} is not offered")
+        path = "/".join(rest)
+        raise CatalogError(404, "NotFoundException", f"{asked.method} tables/{path} is not offered")
 
-    async def _view(self, method: str, namespace: str, rest: Sequence[str], body: bytes) -> Answer:
-        views = self._views
-        match method, list(rest):
+    async def _load(self, key: Key, asked: Asked) -> dict[str, Any]:
+        asked.gate.read(key)
+        every = asked.query.get("snapshots", "all").lower() != "refs"
+        loaded = await self._tables.load(key, all_snapshots=every)
+        if self._lending is None or not asked.wants_keys:
+            return loaded
+        return await self._lending.added(loaded, key, asked.gate.access.principal)
+
+    async def _credentials(self, key: Key, asked: Asked) -> dict[str, Any]:
+        if self._lending is None:
+            raise CatalogError(
+                404, "NotFoundException", "no keys of the store are lent: catalog.vending_role_arn is not set"
+            )
+        asked.gate.read(key)
+        metadata = await self._tables.metadata(key)
+        principal = asked.gate.access.principal
+        return {"storage-credentials": await self._lending.credentials(metadata, key, principal)}
+
+    def _listed(self, namespace: str, names: Sequence[str], gate: Gate) -> Answer:
+        gate.namespace(namespace)
+        self._properties(namespace)
+        levels = namespace.split(".")
+        found = [{"namespace": levels, "name": name} for name in names if gate.sees((namespace, name))]
+        return 200, {"identifiers": found, "next-page-token": None}
+
+    async def _view(self, namespace: str, rest: Sequence[str], asked: Asked) -> Answer:
+        views, gate = self._views, asked.gate
+        match asked.method, list(rest):
             case "GET", []:
-                self._properties(namespace)
-                levels = namespace.split(".")
-                names = [{"namespace": levels, "name": name} for name in views.list(namespace)]
-                return 200, {"identifiers": names, "next-page-token": None}
+                return self._listed(namespace, views.list(namespace), gate)
             case "POST", []:
-                return 200, await views.create(namespace, _json(body))
+                body = _json(asked.body)
+                gate.create((namespace, str(body.get("name", ""))))
+                return 200, await views.create(namespace, body)
             case "GET", [name]:
+                gate.read((namespace, name), no_such_view)
                 return 200, await views.load((namespace, name))
             case "HEAD", [name]:
+                gate.describe((namespace, name), no_such_view)
                 views.require((namespace, name))
                 return 204, None
             case "POST", [name]:
-                return 200, await views.commit((namespace, name), _json(body))
+                gate.alter((namespace, name), no_such_view)
+                return 200, await views.commit((namespace, name), _json(asked.body))
             case "DELETE", [name]:
+                gate.alter((namespace, name), no_such_view)
                 await views.drop((namespace, name))
                 return 204, None
-        raise CatalogError(404, "NotFoundException", f"{method} views/{'/'.join(rest)} is not offered")
+        path = "/".join(rest)
+        raise CatalogError(404, "NotFoundException", f"{asked.method} views/{path} is not offered")
 
     def _properties(self, namespace: str) -> dict[str, str]:
         found = self._parts.replica.state.namespaces.get(namespace)
@@ -183,12 +259,15 @@ class Catalog:
             raise no_such_namespace(namespace)
         return found
 
-    def _list_namespaces(self, parent: str) -> Answer:
+    def _list_namespaces(self, asked: Asked) -> Answer:
+        parent = asked.query.get("parent", "")
         above = _join(parent).split(".") if parent else []
         if above:
+            asked.gate.namespace(".".join(above))
             self._properties(".".join(above))
         depth = len(above) + 1
-        levels = [name.split(".") for name in sorted(self._parts.replica.state.namespaces)]
+        shown = asked.gate.namespaces(sorted(self._parts.replica.state.namespaces))
+        levels = [name.split(".") for name in shown]
         found = [each for each in levels if len(each) == depth and each[: depth - 1] == above]
         return 200, {"namespaces": found, "next-page-token": None}
 
@@ -201,17 +280,19 @@ class Catalog:
         await self._put_namespace(name, properties, must_not_exist=True)
         return 200, {"namespace": levels, "properties": properties}
 
-    async def _namespace(self, method: str, name: str) -> Answer:
+    async def _namespace(self, name: str, asked: Asked) -> Answer:
+        asked.gate.namespace(name)
         properties = self._properties(name)
-        match method:
+        match asked.method:
             case "GET":
                 return 200, {"namespace": name.split("."), "properties": dict(properties)}
             case "HEAD":
                 return 204, None
             case "DELETE":
+                asked.gate.cluster(Operation.ALTER, "drop namespaces")
                 await self._submit(DropNamespace(name=name), name)
                 return 204, None
-        raise CatalogError(404, "NotFoundException", f"{method} of a namespace is not offered")
+        raise CatalogError(404, "NotFoundException", f"{asked.method} of a namespace is not offered")
 
     async def _change_namespace(self, name: str, body: Mapping[str, Any]) -> Answer:
         properties = dict(self._properties(name))
@@ -234,7 +315,7 @@ class Catalog:
 
     async def _submit(self, message: PutNamespace | DropNamespace, name: str) -> None:
         try:
-            result = await self._parts.replica.propose(message)
+            result = await self._parts.proposed(message)
         except OutcomeUnknown as error:
             raise commit_unknown(f"namespace {name}: {error}") from error
         if isinstance(result, Refused):
@@ -246,9 +327,13 @@ class Catalog:
                 raise no_such_namespace(name)
             raise bad_request(result.message)
 
-    async def _rename(self, among: Tables | Views, body: Mapping[str, Any]) -> Answer:
+    async def _rename(self, among: Tables | Views, asked: Asked, missing: Missing) -> Answer:
         await self._parts.replica.barrier()
-        await among.rename(identifier(body, "source"), identifier(body, "destination"))
+        body = _json(asked.body)
+        source, target = identifier(body, "source"), identifier(body, "destination")
+        asked.gate.alter(source, missing)
+        asked.gate.create(target)
+        await among.rename(source, target)
         return 204, None
 
 

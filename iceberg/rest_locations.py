@@ -99,7 +99,7 @@ class Locations:
     def require_purgeable(self, location: str, own: Key | None) -> None:
         """Everything below the location is of the table `own` (None: of one that was dropped)."""
         self.require_below(location)
-        found = self._neighbour(location, own)
+        found = self.neighbour(location, own)
         if found is not None:
             raise bad_request(
                 f"the files at {location} cannot be purged: table {found.namespace}.{found.name} at "
@@ -108,7 +108,7 @@ class Locations:
             )
 
     def _require_alone(self, what: str, location: str, own: Key, beside: Mapping[Key, Table]) -> None:
-        found = self._neighbour(location, own) or neighbour(beside, self._warehouse, location, own)
+        found = self.neighbour(location, own) or neighbour(beside, self._warehouse, location, own)
         if found is not None:
             raise bad_request(
                 f"{what} overlaps {folder_of(found.metadata_location)}, the folder of table "
@@ -116,5 +116,13 @@ class Locations:
                 "another folder, or none and the catalog chooses one"
             )
 
-    def _neighbour(self, location: str, own: Key | None) -> Table | None:
+    def folder(self, location: str) -> str:
+        """A location as the store's URL has it, with a slash at its end. Raises OutsideWarehouse."""
+        key = self._warehouse.key(location).rstrip("/")
+        if not key.startswith(f"{self._warehouse.folder}/"):
+            raise OutsideWarehouse(f"{location} is not below {self._warehouse.location}")
+        return f"{self._warehouse.locate(key)}/"
+
+    def neighbour(self, location: str, own: Key | None) -> Table | None:
+        """A table other than `own` that has files there. Raises OutsideWarehouse."""
         return neighbour(self._replica.state.tables, self._warehouse, location, own)

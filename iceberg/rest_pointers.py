@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from coordination.replica import Replica
+    from iceberg.rest_lending import Lender
 
 COMMIT_ATTEMPTS_MAX = 4
 """Tries of one commit whose requirements still hold after another commit came first; of a drop too."""
@@ -42,13 +43,23 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CatalogParts:
-    """What the catalog works with. `table_config` goes to clients with every table (storage access)."""
+    """What the catalog works with. `table_config` goes to clients with every table (storage access).
+
+    `lender`: who lends keys of the store for a table; None: nobody does.
+    """
 
     replica: Replica
     store: ObjectStore
     warehouse: Warehouse
     clock: Clock
     table_config: Mapping[str, str] = field(default_factory=dict)
+    lender: Lender | None = None
+    propose: Callable[[Message], Awaitable[Result]] | None = None
+    """Proposes a command, and tells who did; None: the replica alone."""
+
+    async def proposed(self, message: Message) -> Result:
+        """What apply decided. Raises LogError, OutcomeUnknown."""
+        return await (self.propose or self.replica.propose)(message)
 
 
 class Pointers:
@@ -132,7 +143,7 @@ class Pointers:
 
     async def _result(self, message: Message, title: str) -> Result:
         try:
-            return await self._parts.replica.propose(message)
+            return await self._parts.proposed(message)
         except OutcomeUnknown as error:
             raise commit_unknown(f"{title}: {error}") from error
         except LogError as error:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from coordination.state.types import Table
+    from iceberg.rest_access import Gate
 
 _logger = logging.getLogger("floe.iceberg.catalog")
 
@@ -83,6 +84,10 @@ class Tables:
             location, await self._with_history(found) if all_snapshots else history.of_refs(found)
         )
 
+    async def metadata(self, key: Key) -> dict[str, Any]:
+        """The table's current metadata, without its older history."""
+        return await self._pointers.read(self.location_of(key))
+
     async def create(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create a table, or only say what it would be (stage-create)."""
         request = rest_commit.parse_create(body)
@@ -102,10 +107,11 @@ class Tables:
         await self._pointers.move(key, "", stored)
         return self._loaded(stored, metadata)
 
-    async def commit(self, key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def commit(self, key: Key, body: Mapping[str, Any], gate: Gate) -> dict[str, Any]:
         """Apply another engine's commit, or refuse it with 409 where a requirement does not hold."""
         request = rest_commit.parse_commit(body)
         for attempt in range(COMMIT_ATTEMPTS_MAX):
+            gate.commit(key, creates=rest_commit.is_creation(request))
             location = self.base_of(key, request)
             updated = await self.changed(key, location, request)
             stored, content = await self.encoded(updated, location)

@@ -23,6 +23,7 @@ from iceberg.rest_pointers import COMMIT_ATTEMPTS_MAX, CatalogParts, Key, Pointe
 if TYPE_CHECKING:
     from pyiceberg.table import CommitTableRequest
 
+    from iceberg.rest_access import Gate
     from iceberg.rest_tables import Tables
 
 METADATA_BYTES_MAX = 64 << 20
@@ -48,7 +49,7 @@ class Transactions:
         self._tables = tables
         self._pointers = Pointers(parts, Locations(parts.replica, parts.warehouse))
 
-    async def commit(self, body: Mapping[str, Any]) -> None:
+    async def commit(self, body: Mapping[str, Any], gate: Gate) -> None:
         """Make all changes or none. Raises CatalogError, which names the table that is in the way."""
         changes = parse(body)
         if self._parts.replica.state.feature_level < TABLES_TOGETHER:
@@ -58,6 +59,8 @@ class Transactions:
             )
         made: dict[Key, Made] = {}
         for attempt in range(COMMIT_ATTEMPTS_MAX if changes else 0):
+            for key, request in changes.items():
+                gate.commit(key, creates=rest_commit.is_creation(request))
             made = await self._stored(changes, made)
             try:
                 await self._pointers.move_together(_moves(made))

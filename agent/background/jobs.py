@@ -20,6 +20,7 @@ from agent.background.tables import catalog_of, committers_of, latest_of, parts_
 from agent.config import Config
 from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.trail import Trail
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
 from coordination.log import Log
@@ -50,12 +51,13 @@ class Background:
         merged: MergedRanges,
         metrics: Metrics,
         troubles: Troubles,
+        trail: Trail | None = None,
     ) -> None:
         self._config, self._clock, self._replica = config, clock, replica
         self._store, self._merged, self._metrics = store, merged, metrics
         self._troubles = troubles
         troubles.more.append(self._failing_items)
-        self.catalog = catalog_of(config, replica, store, clock)
+        self.catalog = catalog_of(config, replica, store, clock, trail)
         self.committers: CommitterService | None = None
         """What makes tables of topics; None where `tables.enabled` is false."""
         self.latest: UpsertService | None = None

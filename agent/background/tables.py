@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import Message
+
+from agent.background.lending import lender_of
 from agent.config import Config
 from agent.telemetry.latest_figures import LatestFigures
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.table_figures import TableFigures
+from agent.telemetry.trail import Trail, http_actor
 from coordination.clock import Clock
 from coordination.replica import Replica
+from coordination.state.types import Result
 from iceberg.catalog import Catalog
 from iceberg.committer import CommitterOptions, Parts
 from iceberg.metadata import Retention
@@ -29,13 +34,26 @@ def warehouse_of(config: Config) -> Warehouse:
     return Warehouse.of(config.store.url, config.warehouse)
 
 
-def catalog_of(config: Config, replica: Replica, store: ObjectStore, clock: Clock) -> Catalog:
-    """The REST catalog over this agent's state. It hands out locations and endpoints, never credentials."""
+def catalog_of(
+    config: Config, replica: Replica, store: ObjectStore, clock: Clock, trail: Trail | None = None
+) -> Catalog:
+    """The REST catalog over this agent's state. Clients get locations and endpoints of it, and no credentials
+    but those that are lent for one table.
+    """
     access: dict[str, str] = {}
     if config.store.url.startswith("s3:"):
         region = config.store.region or REGION_DEFAULT
         access = s3_client_config(endpoint=config.store.endpoint, access_key="", secret_key="", region=region)
-    return Catalog(CatalogParts(replica, store, warehouse_of(config), clock, access))
+    lender = lender_of(config, clock)
+
+    async def propose(message: Message) -> Result:
+        told = trail.described([message], replica.state) if trail is not None else ()
+        result = await replica.propose(message)
+        if trail is not None:
+            trail.decided(http_actor.get(), told, [result])
+        return result
+
+    return Catalog(CatalogParts(replica, store, warehouse_of(config), clock, access, lender, propose))
 
 
 def parts_of(

@@ -25,6 +25,7 @@ def problems(config: Tree) -> Iterator[str]:
     yield from _peers(config)
     yield from _oauth(config)
     yield from _delegation(config)
+    yield from _catalog(config)
 
 
 def _tls(name: str, listener: ListenerConfig) -> Iterator[str]:
@@ -118,3 +119,21 @@ def _delegation(config: Tree) -> Iterator[str]:
         yield f"delegation.secret has less than {SECRET_LENGTH_MIN} characters; take them from a generator"
     if secret and not any(each.protocol.startswith("SASL") for each in config.listeners):
         yield "delegation.secret is set, but no listener has a protocol with SASL, by which tokens log in"
+
+
+def _catalog(config: Tree) -> Iterator[str]:
+    catalog = config.catalog
+    secret = catalog.token_secret.get_secret_value()
+    if secret and len(secret) < SECRET_LENGTH_MIN:
+        yield f"catalog.token_secret has less than {SECRET_LENGTH_MIN} characters; take them from a generator"
+    given = [
+        f"catalog.{name}"
+        for name, value in (("token_secret", secret), ("vending_role_arn", catalog.vending_role_arn))
+        if value
+    ]
+    if given and config.http.authentication == "none":
+        yield f"{given[0]} is set, but http.authentication is none: nobody is asked who he is; set required"
+    if catalog.vending_role_arn and not config.store.url.startswith("s3:"):
+        yield f"catalog.vending_role_arn is set, but store.url {config.store.url} is no bucket of S3"
+    if catalog.vending_sts_url and not catalog.vending_role_arn:
+        yield "catalog.vending_sts_url is set, but catalog.vending_role_arn is not, of which keys are lent"

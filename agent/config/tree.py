@@ -9,6 +9,7 @@ from pydantic import Field
 from agent.config.audit_log import AuditLogConfig
 from agent.config.authorizer import AuthorizerConfig
 from agent.config.base import Section
+from agent.config.catalog import CatalogServiceConfig
 from agent.config.catalogs import CatalogConfig
 from agent.config.limits import (
     CollectionConfig,
@@ -64,6 +65,7 @@ class Tree(Section):
     redaction: RedactionConfig = RedactionConfig()
     rules: RulesConfig = RulesConfig()
     tables: TablesConfig = TablesConfig()
+    catalog: CatalogServiceConfig = CatalogServiceConfig()
     catalogs: Annotated[tuple[CatalogConfig, ...], Field(max_length=16)] = ()
     snapshots: SnapshotsConfig = SnapshotsConfig()
     compaction: CompactionConfig = CompactionConfig()

@@ -20,7 +20,8 @@ from agent.http.damage import DamageRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.identity import Doorkeeper
-from agent.http.needs import CATALOG_PATH
+from agent.http.needs import CATALOG_PATH, TOKENS_PATH
+from agent.http.oauth import OauthRoutes
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
 from agent.http.status import StatusRoutes
@@ -28,11 +29,8 @@ from agent.http.status import StatusRoutes
 
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
-    health = HealthRoutes(parts)
-    status = StatusRoutes(parts)
-    admin = AdminRoutes(parts)
-    damage = DamageRoutes(parts)
-    catalog = CatalogRoutes(parts)
+    health, status, admin = HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
+    damage, catalog = DamageRoutes(parts), CatalogRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]
 
     def route(path: str, handler: Handler, methods: Sequence[str] = ("GET",)) -> Route:
@@ -54,6 +52,7 @@ def build(parts: Parts) -> Starlette:
             route("/admin/topics/{name}/skipped", damage.skipped),
             route("/admin/topics/{name}/skipped", damage.skip, ["POST"]),
             route("/admin/acls/unallowed", AclRoutes(parts).unallowed),
+            route(TOKENS_PATH, OauthRoutes(parts).token, ["POST"]),
             route(CATALOG_PATH, catalog.handle, every),
             *registry_routes(parts),
         ],

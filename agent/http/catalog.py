@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator, Iterable
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from agent.config.redaction import names
 from agent.http.answers import Problem, read_body
+from agent.http.catalog_access import CatalogAccess
 from agent.http.parts import Parts
+from agent.telemetry.trail import http_actor
 from iceberg import json_steps
+from iceberg.rest_lending import DELEGATION_HEADER
 from objectstore.turns import in_turns
 
 _DEPTH = 3  # of {"metadata": {"snapshots": […]}} each snapshot is made whole
@@ -21,7 +25,8 @@ class CatalogRoutes:
     """Hands requests to the catalog with their body bounded."""
 
     def __init__(self, parts: Parts) -> None:
-        self._catalog = parts.catalog
+        self._parts, self._catalog = parts, parts.catalog
+        self._cleared = frozenset(names(parts.config.redaction.cleared_principals, ";"))
         self._body_bytes_max = parts.config.http.body_bytes_max
 
     async def handle(self, request: Request) -> Response:
@@ -33,7 +38,10 @@ class CatalogRoutes:
         except Problem as problem:
             return _error(problem.status, problem.message, "BadRequestException")
         path = "/" + request.path_params["path"]
-        status, answer = await self._catalog.handle(request.method, path, dict(request.query_params), body)
+        access = CatalogAccess(self._parts, http_actor.get(), self._cleared)
+        delegation = request.headers.get(DELEGATION_HEADER, "")
+        query = dict(request.query_params)
+        status, answer = await self._catalog.handle(request.method, path, query, body, access, delegation)
         if answer is None or request.method == "HEAD":
             return Response(status_code=status)
         return await _in_parts(answer, status)

@@ -32,7 +32,7 @@ def _rows() -> Iterator[str]:
         if row.need is not None:
             shown = path.replace(":path}", "}")
             quiet = "; what one may not is not shown" if row.need.quiet else ""
-            yield f"| {method} `{shown}` | {_words(row)} | {row.of}{quiet} |"
+            yield f"| {method or 'every'} `{shown}` | {_words(row)} | {row.of}{quiet} |"
 
 
 def _words(row: Row) -> str:

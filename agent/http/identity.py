@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.config.users import NAME_LENGTH_MAX
 from agent.http.answers import Problem
+from agent.http.needs import TOKENS_PATH
 from agent.net.listening import ANONYMOUS
 from agent.net.tokens.identity import TokenRefused
 from agent.telemetry.logs import logger
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 OPEN: Final[Mapping[str, str]] = {
     "/livez": "probes know nobody",
     "/readyz": "probes know nobody",
+    TOKENS_PATH: "the login itself",
 }
 """Paths that are served to whoever asks, each with the reason; /metrics where `http.metrics_open` says so."""
 METRICS: Final = "/metrics"
@@ -81,7 +83,7 @@ class Doorkeeper:
     async def _by_header(self, actor: Actor, header: str) -> Actor:
         scheme, _, rest = header.partition(" ")
         if scheme.lower() == "bearer":
-            return await self._by_token(actor, rest.strip())
+            return await self.by_token(actor, rest.strip())
         if scheme.lower() != "basic":
             raise await self._failed(actor, BASIC, "the scheme of Authorization is neither Basic nor Bearer")
         user, password = _user_of(rest.strip())
@@ -99,7 +101,8 @@ class Doorkeeper:
             raise await self._failed(actor, BASIC, WRONG, user)
         return self._known(actor._replace(principal=user), BASIC)
 
-    async def _by_token(self, actor: Actor, token: str) -> Actor:
+    async def by_token(self, actor: Actor, token: str) -> Actor:
+        """Whoever has a token. Raises Unidentified, late."""
         try:
             if not _BEARER.fullmatch(token):
                 raise TokenRefused("it is no token")
@@ -141,6 +144,12 @@ def actor_of(scope: Scope) -> Actor:
     client = scope.get("client")
     agent = dict(scope["headers"]).get(b"user-agent", b"").decode("latin-1")
     return Actor(ANONYMOUS, client[0] if client else "", agent, "HTTP")
+
+
+def basic_of(header: str) -> tuple[str, str]:
+    """User and password of an Authorization header; empty ones for what is none."""
+    scheme, _, rest = header.partition(" ")
+    return _user_of(rest.strip()) if scheme.lower() == "basic" else ("", "")
 
 
 def _user_of(given: str) -> tuple[str, str]:

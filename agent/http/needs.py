@@ -95,7 +95,12 @@ _ADMIN: Final[Mapping[tuple[str, str], Row]] = {
     ("POST", "/admin/topics/{name}/skipped"): Row(ALTER, _TOPIC),
     ("GET", "/admin/acls/unallowed"): Row(DESCRIBE_CLUSTER, _CLUSTER),
 }
-_CATALOG: Final = Row(None, "whoever is known may use the catalog")
+_CATALOG: Final = Row(
+    DESCRIBE,
+    "each table's topic, and more by what is done: "
+    "see [the catalog](#the-catalog-tokens-tables-keys-of-the-bucket)",
+    by_itself=True,
+)
 
 _SUBJECTS: Final = "/subjects/{subject:path}"
 _VERSION: Final = f"{_SUBJECTS}/versions/{{version}}"
@@ -142,7 +147,13 @@ _REGISTRY: Final[Mapping[tuple[str, str], Row]] = {
 
 _CONTEXT: Final = "/contexts/{context}"
 CATALOG_PATH: Final = "/iceberg/{path:path}"
-TABLE: Final[Mapping[tuple[str, str], Row]] = {**_ADMIN, **_REGISTRY, ("", CATALOG_PATH): _CATALOG}
+TOKENS_PATH: Final = "/iceberg/v1/oauth/tokens"
+TABLE: Final[Mapping[tuple[str, str], Row]] = {
+    **_ADMIN,
+    **_REGISTRY,
+    ("POST", TOKENS_PATH): Row(None, "the login itself"),
+    ("", CATALOG_PATH): _CATALOG,
+}
 """Every row, by method and template of the path; of the registry also those of one context."""
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coordination.replica import Replica
     from coordination.state.acl_types import Operation, ResourceType
     from iceberg.publish.publisher import Publisher
+    from iceberg.rest_access import Access
     from iceberg.service import CommitterService
     from iceberg.upsert.service import UpsertService
     from objectstore.store import ObjectStore
@@ -33,9 +34,18 @@ class Catalog(Protocol):
     """The Iceberg REST catalog's logic (iceberg/catalog.py), without HTTP."""
 
     def handle(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        access: Access | None = None,
+        delegation: str = "",
     ) -> Awaitable[tuple[int, object | None]]:
-        """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
+        """Answer one request: status and JSON value (None: no body). `path` begins with /v1.
+
+        `access`: what whoever asks may; `delegation`: the header of that name (iceberg/rest_lending.py).
+        """
         ...
 
 
@@ -68,6 +78,27 @@ class Authority(Protocol):
         ...
 
 
+class TokenGiver(Protocol):
+    """The catalog's own tokens (agent/net/tokens/issued.py)."""
+
+    @property
+    def lifetime_s(self) -> int:
+        """How long one holds, seconds."""
+        ...
+
+    def issue(self, user: str) -> str:
+        """A new one."""
+        ...
+
+    def takes(self, token: str) -> bool:
+        """Whether it looks like one of these."""
+        ...
+
+    def subject(self, token: str) -> str:
+        """Whose it is or was. Raises TokenRefused."""
+        ...
+
+
 def _nothing() -> Mapping[str, int]:
     return {}
 
@@ -96,6 +127,8 @@ class Parts:
     """Whose passwords are known; None: nobody's."""
     bearers: Bearers = field(default_factory=Bearers)
     """Whose tokens are."""
+    tokens: TokenGiver | None = None
+    """What gives users of the catalog tokens; None: nobody does."""
     authority: Authority | None = None
     """Who may do what; None: everybody everything."""
     trail: Trail | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
@@ -23,6 +24,7 @@ from agent.kafka.groups.consumer.runner import Surroundings
 from agent.kafka.groups.coordinator import GroupCoordinator
 from agent.kafka.handlers import HANDLERS
 from agent.kafka.login.logins import Logins
+from agent.kafka.login.passwords import Passwords
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.quotas.quotas import Quotas
@@ -44,6 +46,9 @@ from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
 from objectstore.store import Buffer, ObjectStore
 from schema.validator import ValidatorCache
+
+if TYPE_CHECKING:
+    from agent.net.tokens.issued import IssuedTokens
 
 PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
 PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
@@ -168,6 +173,17 @@ def logins_of(
 
         tokens = Tokens(config.oauth, keys, clock)
     return Logins(config, clock, lambda: replica.state, metrics, users, tokens)
+
+
+def catalog_tokens_of(config: Config, clock: Clock, passwords: Passwords) -> IssuedTokens | None:
+    """What gives the catalog's users tokens; None where nobody does."""
+    secret = config.catalog.token_secret.get_secret_value().encode()
+    if not secret:
+        return None
+    from agent.net.tokens.issued import IssuedTokens  # not all pay for it
+
+    cluster, lifetime_s = config.cluster.name, config.catalog.session_s
+    return IssuedTokens(secret, cluster, lifetime_s, clock, passwords.standing)
 
 
 def _produce(

@@ -17,6 +17,8 @@ from coordination.commands import (
     AlterGroupConfigs,
     AlterTopicConfigs,
     BindSchema,
+    CommitTable,
+    CommitTables,
     CreateAcls,
     CreateDelegationToken,
     CreatePartitions,
@@ -27,9 +29,11 @@ from coordination.commands import (
     DeleteSchemaVersions,
     DeleteScramCredential,
     DeleteTopic,
+    DropNamespace,
     DropTable,
     ExpireDelegationToken,
     MoveLogStart,
+    PutNamespace,
     PutScramCredential,
     PutSubjectSettings,
     RegisterSchema,
@@ -140,6 +144,24 @@ def _dropped(message: DropTable) -> list[Change]:
     return [Change("RenameTable" if renamed else "DropTable", "Table", name, renamed)]
 
 
+def _committed(message: CommitTable) -> list[Change]:
+    """Of the catalog's clients: what agents commit is not told."""
+    operation = "CommitTable" if message.expected else "CreateTable"
+    return [Change(operation, "Table", f"{message.namespace}.{message.name}")]
+
+
+def _committed_together(message: CommitTables) -> list[Change]:
+    return [
+        Change("CommitTable" if each.expected else "CreateTable", "Table", f"{each.namespace}.{each.name}")
+        for each in message.moves
+    ]
+
+
+def _put_namespace(message: PutNamespace) -> list[Change]:
+    operation = "CreateNamespace" if message.must_not_exist else "AlterNamespace"
+    return [Change(operation, "Namespace", message.name)]
+
+
 def _registered(message: RegisterSchema) -> list[Change]:
     return [Change("RegisterSchema", "Subject", message.subject, message.schema_type)]
 
@@ -240,6 +262,10 @@ _MADE: Mapping[type[Message], Callable[[Any], Sequence[Change]]] = {
     PutScramCredential: _credential("PutScramCredential"),
     DeleteScramCredential: _credential("DeleteScramCredential"),
     DropTable: _dropped,
+    CommitTable: _committed,
+    CommitTables: _committed_together,
+    PutNamespace: _put_namespace,
+    DropNamespace: lambda m: [Change("DropNamespace", "Namespace", m.name)],
     CreateAcls: lambda m: _of_acls("CreateAcls", m.acls, added=True),
     AlterClientQuotas: _quotas_altered,
     CreateDelegationToken: lambda m: [

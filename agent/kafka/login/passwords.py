@@ -32,6 +32,13 @@ class _Kept(NamedTuple):
     hashed: Hashed | None
     scram: tuple[ScramCredential | None, ...]
 
+    def written(self) -> bytes:
+        """All of it, one way to write it."""
+        parts = [b"" if self.hashed is None else b"%d:%s%s" % self.hashed]
+        for each in self.scram:
+            parts.append(b"" if each is None else b"%d:%s%s" % (each.iterations, each.salt, each.stored_key))
+        return b"".join(b"%d:%s" % (len(each), each) for each in parts)
+
     def known(self) -> bool:
         """Whether file or state have the user."""
         return self.hashed is not None or any(self.scram)
@@ -77,6 +84,15 @@ class Passwords:
             known = self._logins.config.admin_password.get_secret_value()
             fits = bool(user) and hmac.compare_digest(password.encode(), known.encode())
         return fits
+
+    def standing(self, user: str) -> bytes:
+        """What is kept of a user by now, which changes with his password; empty: there is no such user."""
+        kept, config = self._kept(user), self._logins.config
+        if kept.known():
+            return kept.written()
+        if user and user == config.admin_user:
+            return config.admin_password.get_secret_value().encode()
+        return b""
 
     def failed_from(self, address: str) -> int:
         """Note a failed login, whatever it was by; how many there were from there."""

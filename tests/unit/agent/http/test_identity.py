@@ -19,6 +19,8 @@ from tests.unit.agent.http.closed import OneToken, closed_agent
 from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.net.server.harness import until
 
+LOGIN_PATH = "/iceberg/v1/oauth/tokens"
+
 
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[Edge]:
@@ -51,12 +53,13 @@ async def test_no_route_is_served_without_an_identity(closed: Edge, client: http
     for method, path in routes(closed):
         answer = await client.request(method, path)
         if path in (*OPEN, "/metrics"):
-            assert answer.status_code in (200, 503), path
+            assert answer.status_code in (200, 503) or path == LOGIN_PATH, path
         else:
             assert answer.status_code == 401, path
             asked = answer.headers.get_list("www-authenticate")
             assert [each.split()[0] for each in asked] == ["Basic", "Bearer"], path
-    assert set(OPEN) == {"/livez", "/readyz"}
+    assert set(OPEN) == {"/livez", "/readyz", LOGIN_PATH}
+    assert (await client.post(LOGIN_PATH)).status_code == 400
 
 
 @pytest.mark.parametrize("user", ["ann", "sam", "root"])

@@ -25,6 +25,7 @@ from agent.http.identity import actor_of
 from agent.telemetry import logs
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.trail import Actor
+from iceberg.rest_access import Access
 from tests.unit.agent.http.conftest import Edge, connect
 
 
@@ -32,9 +33,17 @@ class Catalog:
     """Answers with what it was given."""
 
     async def handle(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        access: Access | None = None,
+        delegation: str = "",
     ) -> tuple[int, object | None]:
         """Echo, except that /v1/gone has no body."""
+        assert access is not None
+        assert (access.principal, access.cleared, delegation) == ("ANONYMOUS", True, "")
         if path == "/v1/gone":
             return 204, None
         return 200, {"method": method, "path": path, "query": dict(query), "bytes": len(body)}
