@@ -130,5 +130,5 @@ lock: setup ## resolve pyproject.toml anew into requirements.lock and requiremen
 run: setup ## the main job on real data, to its verdict; BREAK=drop|double|change damages a row first
 	@$(PY) -m deploy.run $(if $(BREAK),--break $(BREAK))
 
-run-cluster: setup ## the same on etcd, MinIO and three agents, one killed and one paused
-	@$(PY) -m deploy.run --cluster $(if $(BREAK),--break $(BREAK))
+run-cluster: setup ## the same on etcd, MinIO and three agents, one killed and one paused (SECURE=1: TLS, logins and ACLs everywhere)
+	@$(PY) -m deploy.run --cluster $(if $(SECURE),--secure) $(if $(BREAK),--break $(BREAK))

@@ -131,6 +131,14 @@ class App:
         self._serving, self._stopping = asyncio.Event(), False
         self._admission = Admission(config.quotas, self.metrics, self.clock.monotonic)
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED, self._admission)
+        self._know_people()
+        self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
+        self.replica.on_wake.append(self._server.drop_all)
+        self.metrics.build.info({"version": VERSION})
+
+    def _know_people(self) -> None:
+        """Who comes in and who may do what, for Kafka and HTTP. Reads files. Raises ConfigError."""
+        config = self.config
         self._doors = Doors(config, self.metrics)
         self._authority = authority_of(
             config, self.clock, self.replica, self.metrics, self.shadow, self.trail
@@ -140,9 +148,6 @@ class App:
         )
         self._passwords = Passwords(self._logins, self.clock.random_bytes(SECRET_BYTES))
         self._tokens = catalog_tokens_of(config, self.clock, self._passwords)
-        self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
-        self.replica.on_wake.append(self._server.drop_all)
-        self.metrics.build.info({"version": VERSION})
 
     @property
     def kafka_port(self) -> int:

@@ -26,7 +26,10 @@ GENERATED = '    "agentConfig": '
 SAID_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "listeners": (),
     "agent": (),
-    "http": ("port",),
+    "http": (
+        *("port", "authentication", "metrics_open", "tls_cert_file", "tls_key_file", "tls_ca_file"),
+        "tls_client_auth",
+    ),
     "peers": ("port",),
 }
 """Sections, or settings of them, that other values say: floe.checkConfig refuses them and names those."""

@@ -55,7 +55,7 @@ def lender_of(config: Config, clock: Clock) -> CatalogLender | None:
         timeout_s=catalog.vending_timeout_ms / 1000,
         ca_file=store.ca_file,
     )
-    bounds = Bounds(catalog.vending_in_flight_max, catalog.vending_kept_max)
+    bounds = Bounds(catalog.vending_in_flight_max, catalog.vending_entries_max)
     return CatalogLender(config, KeyLender(role, _parted(store.url)[0], bounds, clock.now_ms))
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from agent.cli import options
+from agent.cli.acl_prefixes import prefixes
 from agent.cli.failures import Failure
 from coordination.clock import SystemClock
 from coordination.state.acl_types import WILDCARD, Operation, ResourceType, spoken
@@ -32,6 +33,7 @@ _OPTIONS = {
 _DESCRIBES = (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
 """Operations that allow Describe as well."""
 COUNTED_S_MAX = 10 * 365 * 86_400
+NAMES_MAX = 1_000_000
 
 
 class Wanted(NamedTuple):
@@ -41,6 +43,7 @@ class Wanted(NamedTuple):
     resource: ResourceType
     operations: tuple[Operation, ...]
     names: tuple[str, ...]
+    prefixed: bool = False
 
 
 @app.callback()
@@ -54,17 +57,26 @@ def review(
     since_s: Annotated[
         int, typer.Option("--since-s", min=1, max=COUNTED_S_MAX, help="Only of the last seconds.")
     ] = COUNTED_S_MAX,
+    prefix: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=NAMES_MAX,
+            help="One prefixed ACL for so many names or more that begin alike, where nothing else that was "
+            "seen begins so; it allows later names too. 0: each name by itself.",
+        ),
+    ] = 0,
     output: options.Output = options.Form.TABLE,
 ) -> None:
     """Print the ACLs that allow what shadow mode saw and no ACL allows: commands of kafka-acls.sh.
 
-    floe acl review --since-s 86400 > acls.sh
+    floe acl review --since-s 86400 --prefix 3 > acls.sh
     """
     from agent.cli.output import print_json, remarks
 
     told, silent = _asked(http, SystemClock().now_ms() - since_s * 1000)
     rows = [row for answer in told for row in answer["unallowed"]]
-    found = wanted(rows)
+    found = wanted(rows, prefix)
     if output is options.Form.JSON:
         agents = [{name: value for name, value in each.items() if name != "unallowed"} for each in told]
         print_json({"agents": agents, "silent": silent, "unallowed": rows, "commands": list(commands(found))})
@@ -88,17 +100,21 @@ def _asked(http: str, after_ms: int) -> tuple[list[dict[str, Any]], list[str]]:
     from agent.cli.agent_http import ask
 
     path = f"/admin/acls/unallowed?after_ms={max(after_ms, 0)}"
+    scheme = "https" if http.startswith("https:") else "http"
     told, silent = [], []
     for broker in ask(http, "/status.json")["brokers"]:
         try:
-            told.append(ask(f"http://{broker['http']}", path))
+            told.append(ask(f"{scheme}://{broker['http']}", path))
         except Failure:
             silent.append(f"{broker['name']} ({broker['http']})")
     return told, silent
 
 
-def wanted(rows: Iterable[dict[str, Any]]) -> list[Wanted]:
-    """The fewest ACLs that allow these rows and nothing else: no prefixes, nothing that others imply."""
+def wanted(rows: Iterable[dict[str, Any]], prefix: int = 0) -> list[Wanted]:
+    """The fewest ACLs that allow these rows and nothing else: nothing that others imply.
+
+    `prefix`: so many names that begin alike become one prefix, where it fits nothing else seen; 0: none.
+    """
     by_name: dict[tuple[str, int, str], set[Operation]] = {}
     for row in rows:
         key = row["principal"], row["resource"], row["name"]
@@ -106,10 +122,27 @@ def wanted(rows: Iterable[dict[str, Any]]) -> list[Wanted]:
     together: dict[tuple[str, int, tuple[Operation, ...]], list[str]] = {}
     for (principal, resource, name), operations in sorted(by_name.items()):
         together.setdefault((principal, resource, _least(operations)), []).append(name)
-    return [
+    found = [
         Wanted(principal, ResourceType(resource), operations, tuple(names))
         for (principal, resource, operations), names in together.items()
     ]
+    if not prefix:
+        return found
+    seen = {(ResourceType(resource), name) for _, resource, name in by_name}
+    return [each for one in found for each in _by_prefix(one, seen, prefix)]
+
+
+def _by_prefix(one: Wanted, seen: set[tuple[ResourceType, str]], least: int) -> Iterator[Wanted]:
+    """The same in two: names that have a prefix in common, and the others."""
+    others = {name for resource, name in seen if resource is one.resource} - set(one.names)
+    found, left = prefixes([name for name in one.names if name != WILDCARD], others, least)
+    if not found:
+        yield one
+        return
+    yield one._replace(names=tuple(found), prefixed=True)
+    left += [name for name in one.names if name == WILDCARD]
+    if left:
+        yield one._replace(names=tuple(left))
 
 
 def _least(operations: set[Operation]) -> tuple[Operation, ...]:
@@ -132,6 +165,8 @@ def commands(found: Iterable[Wanted]) -> Iterator[str]:
         if one.resource is ResourceType.CLUSTER:
             words.append("--cluster")
         else:
+            if one.prefixed:
+                words += ["--resource-pattern-type", "prefixed"]
             for name in one.names:
                 words += [_OPTIONS[one.resource], "'*'" if name == WILDCARD else quoted(name)]
         yield " ".join(words)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
+from agent.cli.opening import opened, unknown
 
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 64 << 20
@@ -27,7 +28,7 @@ def fetch(base: str, path: str, body: object | None = None, *, seconds_max: floa
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.parse import urlsplit
-    from urllib.request import Request, urlopen
+    from urllib.request import Request
 
     url = base.rstrip("/") + path
     if urlsplit(url).scheme not in ("http", "https"):
@@ -35,11 +36,11 @@ def fetch(base: str, path: str, body: object | None = None, *, seconds_max: floa
     data = None if body is None else json.dumps(body).encode()
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     try:
-        with urlopen(Request(url, data, headers), timeout=seconds_max) as answer:
+        with opened(Request(url, data, headers), seconds_max) as answer:
             return bytes(answer.read(ANSWER_BYTES_MAX))
     except HTTPError as error:
         with error:
-            raise _failure(url, error.code, error.read()) from None
+            raise _failure(base, url, error.code, error.read()) from None
     except URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
         raise unreachable(f"no agent answers at {base}: {reason}; give --http http://host:port") from None
@@ -47,11 +48,13 @@ def fetch(base: str, path: str, body: object | None = None, *, seconds_max: floa
         raise unreachable(f"no agent answers at {base}: {error}; give --http http://host:port") from None
 
 
-def _failure(url: str, code: int, answer: bytes) -> Failure:
+def _failure(base: str, url: str, code: int, answer: bytes) -> Failure:
     try:
         error = json.loads(answer)["error"]
         remedy = f" ({error['remedy']})" if error.get("remedy") else ""
-        message = f"{error['message']}{remedy}"
+        message = f"{error['message']}{'' if code == 401 else remedy}"
     except (ValueError, KeyError, TypeError):
         message = f"{url} answered {code}"
+    if code == 401:
+        return unknown(base, message)
     return unreachable(message) if code in (502, 503, 504) else refused(message)

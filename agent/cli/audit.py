@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agent.cli import agent_http, requests
+from agent.cli import agent_http, opening, requests
 from agent.cli.audit_latest import with_latest
 from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
@@ -298,9 +298,11 @@ def audit(given: Auditing) -> Verdict:
 
 
 def _spark(given: Auditing, scratch: Path) -> SparkSession:
+    from iceberg.spark.session import CATALOG
     from iceberg.spark.session import session as spark_session
 
     remarks().print("starting Spark …", style="dim")
+    who = opening.header(given.http)
     try:
         return spark_session(
             f"{given.http.rstrip('/')}/iceberg",
@@ -310,6 +312,7 @@ def _spark(given: Auditing, scratch: Path) -> SparkSession:
             s3=given.s3,
             cores=given.cores,
             driver_memory_mib=given.memory_mib,
+            settings={f"spark.sql.catalog.{CATALOG}.header.Authorization": who} if who else None,
         )
     except Exception as error:  # pyspark tells a missing Java in many ways
         raise Failure(Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17") from None
@@ -368,7 +371,8 @@ def _by_spark(
     ranges = {each.partition: (each.start, each.end) for each in bounds}
 
     def reading(spark: SparkSession, digest: Digest) -> DataFrame:
-        return consumed_history(spark, given.bootstrap, given.topic, ranges, digest)
+        security = command_config().java
+        return consumed_history(spark, given.bootstrap, given.topic, ranges, digest, security)
 
     for _ in range(COMPARISONS_MAX):
         remarks().print("reading and comparing in Spark …", style="dim")

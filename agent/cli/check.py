@@ -228,7 +228,8 @@ def _own_agent(config: Config) -> str:
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http.host, config.http.host)
     host = f"[{local}]" if ":" in local else local
     try:
-        status = ask(f"http://{host}:{config.http.port}", "/status.json", seconds_max=STEP_S_MAX)
+        scheme = "https" if config.http.tls_cert_file else "http"
+        status = ask(f"{scheme}://{host}:{config.http.port}", "/status.json", seconds_max=STEP_S_MAX)
     except Failure:
         return ""
     ours = {"cluster": config.cluster.name, "agent": config.agent_name}

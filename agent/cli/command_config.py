@@ -1,6 +1,8 @@
 """How `floe` speaks to listeners with TLS or logins: a file of client properties, as Kafka's tools take it.
 
-The variable FLOE_COMMAND_CONFIG names the file. Certificates and authorities are PEM files.
+The variable FLOE_COMMAND_CONFIG names the file. Certificates and authorities are PEM files. HTTP takes the
+same ones, and `http.user` with `http.password`, or `http.token`, where they differ; a token also from
+FLOE_HTTP_TOKEN.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +19,14 @@ from typing import Any, Final
 from agent.cli.failures import Failure, Status
 
 VARIABLE: Final = "FLOE_COMMAND_CONFIG"
+TOKEN_VARIABLE: Final = "FLOE_HTTP_TOKEN"
 FILE_BYTES_MAX: Final = 1024 * 1024
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 NAMES: Final = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.type",
     "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location", "ssl.key.password",
-    "ssl.endpoint.identification.algorithm",
+    "ssl.endpoint.identification.algorithm", "http.user", "http.password", "http.token",
 )  # fmt: skip
 _JAAS = re.compile(r'\b(username|password)\s*=\s*(?:"([^"]*)"|([^\s;"]+))')
 
@@ -37,6 +40,13 @@ class CommandConfig:
     user: str = ""
     password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
+    java: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The same as Apache Kafka's own client takes it, which Spark's tasks have."""
+    http_user: str = ""
+    http_password: str = field(default="", repr=False)
+    http_token: str = field(default="", repr=False)
+    http_tls: ssl.SSLContext | None = None
+    """Of https://; None: the system's authorities, and no certificate of one's own."""
 
     def aiokafka(self) -> dict[str, Any]:
         """The same for aiokafka's clients."""
@@ -51,13 +61,17 @@ class CommandConfig:
 def command_config() -> CommandConfig:
     """As the variable says; in the clear and without a login when it is not set. Raises Failure."""
     path = os.environ.get(VARIABLE, "")
+    token = os.environ.get(TOKEN_VARIABLE, "")
     if not path:
-        return CommandConfig()
+        return CommandConfig(http_token=token)
     try:
         with Path(path).open(encoding="utf-8") as file:
-            return _made(_properties(file.read(FILE_BYTES_MAX)), path)
+            given = _properties(file.read(FILE_BYTES_MAX))
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(path, getattr(error, "strerror", None) or str(error)) from None
+    java = {name: value for name, value in given.items() if name in NAMES and not name.startswith("http.")}
+    made = replace(_made(given, path), java=java)
+    return _with_http(made, {"http.token": token, **given} if token else given, path)
 
 
 def _wrong(path: str, what: str) -> Failure:
@@ -77,7 +91,7 @@ def _properties(text: str) -> dict[str, str]:
 
 def _made(given: Mapping[str, str], path: str) -> CommandConfig:
     for name in given:
-        if name.startswith(("ssl.", "sasl.", "security.")) and name not in NAMES:
+        if name.startswith(("ssl.", "sasl.", "security.", "http.")) and name not in NAMES:
             raise _wrong(path, f"{name} is not known here; known are {', '.join(NAMES)}")
     protocol, mechanism = given.get("security.protocol", "PLAINTEXT"), given.get("sasl.mechanism", "")
     if protocol not in PROTOCOLS:
@@ -91,6 +105,18 @@ def _made(given: Mapping[str, str], path: str) -> CommandConfig:
         raise _wrong(path, 'sasl.jaas.config has username="…" and password="…"')
     tls = _tls(given, path) if protocol == "SASL_SSL" else None
     return CommandConfig(protocol, mechanism, login["username"], login["password"], tls)
+
+
+def _with_http(made: CommandConfig, given: Mapping[str, str], path: str) -> CommandConfig:
+    """With what HTTP has of its own."""
+    user, password, token = (given.get(f"http.{name}", "") for name in ("user", "password", "token"))
+    if bool(user) != bool(password):
+        raise _wrong(path, "http.user and http.password go together")
+    if user and token:
+        raise _wrong(path, "http.user and http.token are both set; one says who asks")
+    files = any(f"ssl.{store}.location" in given for store in ("truststore", "keystore"))
+    tls = made.tls or (_tls(given, path) if files else None)
+    return replace(made, http_user=user, http_password=password, http_token=token, http_tls=tls)
 
 
 def _tls(given: Mapping[str, str], path: str) -> ssl.SSLContext:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 from agent.cli.failures import Failure, Status, unreachable, usage
+from agent.cli.opening import opened, unknown
 
 ANSWER_S_MAX = 60.0
 ANSWER_BYTES_MAX = 64 << 20
@@ -51,9 +52,13 @@ class Version(NamedTuple):
 
 
 class Registry:
-    """One registry. `base` may hold a user and password, as http://user:password@host:port."""
+    """One registry. `base` may hold a user and password, as http://user:password@host:port.
 
-    def __init__(self, base: str) -> None:
+    An `own` one is an agent's, which is told who asks as the other commands tell it.
+    """
+
+    def __init__(self, base: str, *, own: bool = True) -> None:
+        self._own = own
         try:
             parts = urlsplit(base)
             host = parts.hostname
@@ -66,6 +71,7 @@ class Registry:
         if parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+            self._own = False
 
     def __str__(self) -> str:
         return self._base  # without the password
@@ -75,13 +81,14 @@ class Registry:
         # imported here, as in agent_http.py
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        from urllib.request import Request
 
         url = f"{self._base}{path}{'?' if query else ''}{urlencode(query)}"
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if data is None else {"Content-Type": "application/json"})
         try:
-            with urlopen(Request(url, data, headers, method=method), timeout=ANSWER_S_MAX) as answer:
+            request = Request(url, data, headers, method=method)
+            with opened(request, ANSWER_S_MAX, own=self._own) as answer:
                 return json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as error:
             with error:
@@ -102,6 +109,8 @@ class Registry:
             code, message = int(told["error_code"]), str(told["message"])
         except (ValueError, KeyError, TypeError):
             code, message = status, f"{self} answered {status}"
+        if status == 401:
+            return unknown(str(self), message)
         return unreachable(message) if status in (502, 503, 504) else Told(code, message)
 
     def found(self, path: str, **query: str) -> Any:

@@ -416,7 +416,7 @@ def import_from(
 
     Run it again to go on after an interruption, or to take over what came since.
     """
-    _copied(Registry(source), Registry(http), prefix, output)
+    _copied(Registry(source, own=False), Registry(http), prefix, output)
 
 
 @app.command("export")
@@ -429,7 +429,7 @@ def export_to(
     output: Output = Form.TABLE,
 ) -> None:
     """Give subjects to another registry, with their ids and versions; the reverse of import."""
-    _copied(Registry(http), Registry(target), prefix, output)
+    _copied(Registry(http), Registry(target, own=False), prefix, output)
 
 
 def _copied(source: Registry, target: Registry, prefix: str, output: Form) -> None:

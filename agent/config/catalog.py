@@ -17,7 +17,7 @@ class CatalogServiceConfig(Section):
     """What the catalog's tokens are signed with: 32 characters or more of chance. Empty: it gives no tokens
     (`/iceberg/v1/oauth/tokens`). Give it as FLOE_CATALOG__TOKEN_SECRET."""
 
-    token_s: Annotated[int, Field(ge=60, le=86_400)] = 3_600
+    session_s: Annotated[int, Field(ge=60, le=86_400)] = 3_600
     """How long a token holds, seconds. One whose user's password was changed or taken away holds no more at
     once."""
 
@@ -40,5 +40,5 @@ class CatalogServiceConfig(Section):
     vending_in_flight_max: Annotated[int, Field(ge=1, le=64)] = 4
     """Questions to the security token service at once, each in a thread; others wait."""
 
-    vending_kept_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    vending_entries_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Lent keys that are kept for the next who asks, 2 KiB each: by user and table, for half their time."""

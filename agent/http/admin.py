@@ -17,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agent.http.answers import Problem, flag, number, parse_json, read_body, refused
+from agent.http.asking import require_any, require_subject
 from agent.http.barrier import barrier, submit
 from agent.http.bindings import as_json, bound_ever, bound_now, registered_as_json, registered_of, spans_of
+from agent.http.needs import READ_SUBJECT
 from agent.http.parts import Parts
 from agent.http.registry.requests import qualified
 from agent.http.registry.shown import identity_of
@@ -124,6 +126,8 @@ class AdminRoutes:
         found = table.named(int(given) if is_id else identity_of(given) or b"")
         if found is None:
             raise Problem(404, f"the registry has no schema {given[:NAME_LENGTH_MAX]}", "floe schema list")
+        users = table.users.get(found.schema_id, ())
+        require_any(self._parts, READ_SUBJECT, (name for name, _ in users))
         imports = imported(table, found)
         return await asyncio.to_thread(lambda: JSONResponse(registered_as_json(found, imports)))
 
@@ -131,6 +135,8 @@ class AdminRoutes:
         """Bind, replace or remove one binding; answers with the topic's bindings after it."""
         body = await read_body(request, self._parts.config.http.body_bytes_max)
         wanted = _binding(body)
+        if wanted.subject:
+            require_subject(self._parts, READ_SUBJECT, qualified(wanted.subject, ""))
         await barrier(self._parts)
         topic = topic_of(self._parts, request)
         if wanted.subject and self._parts.replica.state.feature_level < FOLLOWED_SUBJECTS:

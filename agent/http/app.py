@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -12,11 +14,13 @@ from starlette.routing import Route
 from agent.http.acls import AclRoutes
 from agent.http.admin import AdminRoutes
 from agent.http.answers import Problem
+from agent.http.asking import Handler, asking
 from agent.http.catalog import CatalogRoutes
 from agent.http.damage import DamageRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.identity import Doorkeeper
+from agent.http.needs import CATALOG_PATH, TOKENS_PATH
 from agent.http.oauth import OauthRoutes
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
@@ -25,30 +29,31 @@ from agent.http.status import StatusRoutes
 
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
-    health = HealthRoutes(parts)
-    status = StatusRoutes(parts)
-    admin = AdminRoutes(parts)
-    damage = DamageRoutes(parts)
-    catalog = CatalogRoutes(parts)
+    health, status, admin = HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
+    damage, catalog = DamageRoutes(parts), CatalogRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]
+
+    def route(path: str, handler: Handler, methods: Sequence[str] = ("GET",)) -> Route:
+        return Route(path, asking(parts, methods[0], path, handler), methods=list(methods))
+
     return Starlette(
         routes=[
-            Route("/", _home),
-            Route("/livez", health.livez),
-            Route("/readyz", health.readyz),
-            Route("/metrics", health.metrics),
-            Route("/status", status.by_accept),
-            Route("/status.html", status.page),
-            Route("/status.json", status.json),
-            Route("/admin/topics/{name}/schema", admin.read, methods=["GET"]),
-            Route("/admin/topics/{name}/schema", admin.bind, methods=["POST"]),
-            Route("/admin/schemas/{name}", admin.registered, methods=["GET"]),
-            Route("/admin/topics/{name}/damaged", damage.damaged, methods=["GET"]),
-            Route("/admin/topics/{name}/skipped", damage.skipped, methods=["GET"]),
-            Route("/admin/topics/{name}/skipped", damage.skip, methods=["POST"]),
-            Route("/admin/acls/unallowed", AclRoutes(parts).unallowed, methods=["GET"]),
-            Route("/iceberg/v1/oauth/tokens", OauthRoutes(parts).token, methods=["POST"]),
-            Route("/iceberg/{path:path}", catalog.handle, methods=every),
+            route("/", _home),
+            route("/livez", health.livez),
+            route("/readyz", health.readyz),
+            route("/metrics", health.metrics),
+            route("/status", status.by_accept),
+            route("/status.html", status.page),
+            route("/status.json", status.json),
+            route("/admin/topics/{name}/schema", admin.read),
+            route("/admin/topics/{name}/schema", admin.bind, ["POST"]),
+            route("/admin/schemas/{name}", admin.registered),
+            route("/admin/topics/{name}/damaged", damage.damaged),
+            route("/admin/topics/{name}/skipped", damage.skipped),
+            route("/admin/topics/{name}/skipped", damage.skip, ["POST"]),
+            route("/admin/acls/unallowed", AclRoutes(parts).unallowed),
+            route(TOKENS_PATH, OauthRoutes(parts).token, ["POST"]),
+            route(CATALOG_PATH, catalog.handle, every),
             *registry_routes(parts),
         ],
         middleware=[

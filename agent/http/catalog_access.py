@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.http.asking import holds, may
+from agent.http.asking import allows, may
 from agent.http.needs import CLUSTER, TOPIC, Need
 from agent.net.listening import ANONYMOUS
 from agent.telemetry.trail import Actor
@@ -22,8 +22,8 @@ class CatalogAccess:
         """`cleared`: who reads fields that schemas mark."""
         self._parts, self._actor = parts, actor
         self.principal = actor.principal
-        asked = parts.config.http.authentication != "none"
-        self.cleared = not asked or actor.principal in cleared - {ANONYMOUS}
+        known = parts.config.http.authentication != "none"
+        self.cleared = not known or actor.principal in cleared - {ANONYMOUS}
 
     def may(self, operation: Operation, topic: str, *, quiet: bool = False) -> bool:
         """See Access. A Read that is allowed is an access, for the audit log."""
@@ -35,7 +35,7 @@ class CatalogAccess:
 
     def holds(self, operation: Operation, topic: str) -> bool:
         """See Access."""
-        return holds(self._parts, *_need(operation, topic, quiet=True))
+        return allows(self._parts, *_need(operation, topic, quiet=True))
 
 
 def _need(operation: Operation, topic: str, *, quiet: bool) -> tuple[Need, str]:

@@ -67,6 +67,8 @@ class Guard:
             # Whoever fails here waits for the answer, and takes no place meanwhile.
             http_actor.set(await self._identify(scope))
             await self._admit(scope, receive, sending)
+        except Problem as problem:
+            await problem.response()(scope, receive, sending)
         except Unidentified as error:
             await unidentified(scope["path"], error)(scope, receive, sending)
         except Exception:

@@ -8,7 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from agent.http.asking import require
 from agent.http.gauges import Gauges
+from agent.http.needs import DESCRIBE_CLUSTER
 from agent.http.parts import Parts
 
 
@@ -40,6 +42,8 @@ class HealthRoutes:
 
     async def metrics(self, _request: Request) -> Response:
         """Prometheus' text format."""
+        if not self._parts.config.http.metrics_open:
+            require(self._parts, DESCRIBE_CLUSTER)
         return Response(await self._gauges.text(), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from agent.config.users import NAME_LENGTH_MAX
+from agent.http.answers import Problem
+from agent.http.needs import TOKENS_PATH
 from agent.net.listening import ANONYMOUS
 from agent.net.tokens.identity import TokenRefused
 from agent.telemetry.logs import logger
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 OPEN: Final[Mapping[str, str]] = {
     "/livez": "probes know nobody",
     "/readyz": "probes know nobody",
-    "/iceberg/v1/oauth/tokens": "the login itself",
+    TOKENS_PATH: "the login itself",
 }
 """Paths that are served to whoever asks, each with the reason; /metrics where `http.metrics_open` says so."""
 METRICS: Final = "/metrics"
@@ -38,6 +40,8 @@ WRONG: Final = "the user or the password is wrong"
 REMEDY: Final = "send a user's password (Basic), a token (Bearer) or a client certificate"
 PRINCIPAL: Final = "floe.principal"
 """Where the state of an ASGI scope has the name that the connection's certificate gives."""
+LATE_MAX: Final = 128
+"""Refusals that wait to be told; further ones are told at once, or they would take all connections."""
 _BEARER: Final = re.compile(r"[-._~+/A-Za-z0-9]+=*")
 _log = logger("login")
 
@@ -56,10 +60,11 @@ class Doorkeeper:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._late = 0
         self._required = parts.config.http.authentication == "required"
 
     async def identify(self, scope: Scope) -> Actor:
-        """Who sends this request. Raises Unidentified."""
+        """Who sends this request. Raises Unidentified, and Problem 503."""
         actor = actor_of(scope)
         path = scope["path"]
         free = path in OPEN or (path == METRICS and self._parts.config.http.metrics_open)
@@ -85,9 +90,14 @@ class Doorkeeper:
         return await self.by_password(actor, user, password)
 
     async def by_password(self, actor: Actor, user: str, password: str) -> Actor:
-        """Whoever knows a user's password. Raises Unidentified, late."""
-        fits = self._parts.passwords is not None and bool(user) and bool(password)
-        if not (fits and self._parts.passwords and await self._parts.passwords.fit(user, password)):
+        """Whoever knows a user's password. Raises Unidentified, late, and Problem 503."""
+        known, fits = self._parts.passwords, False
+        if known is not None and user and password:
+            told = await known.fit(user, password)
+            if told is None:
+                raise Problem(503, "many passwords are being checked", "try again")
+            fits = told
+        if not fits:
             raise await self._failed(actor, BASIC, WRONG, user)
         return self._known(actor._replace(principal=user), BASIC)
 
@@ -120,7 +130,12 @@ class Doorkeeper:
             parts.trail.login(actor._replace(principal=user), how, Code.SASL_AUTHENTICATION_FAILED)
         about = {"mechanism": how, "peer": actor.host, "listener": actor.door}
         _log.warning("login failed", user=shown(user), why=why or message, failures=count, **about)
-        await asyncio.sleep(parts.config.sasl.failed_delay_ms / 1000)
+        if self._late < LATE_MAX:
+            self._late += 1
+            try:
+                await asyncio.sleep(parts.config.sasl.failed_delay_ms / 1000)
+            finally:
+                self._late -= 1
         return Unidentified(message, f', error="{status}"' if status else "")
 
 

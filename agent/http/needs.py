@@ -1,17 +1,26 @@
-"""What each route asks for: operation and resource of Kafka's ACLs. docs/security.md shows it."""
+"""What each route asks for: operation and resource of Kafka's ACLs. docs/security.md shows the table.
+
+A route without a row cannot be built (agent/http/app.py). Rows are asked before a route is served, by what
+the path names; those `by_itself` by the route, which knows more.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from coordination.kafka_codes import Code
-from coordination.state.acl_types import Operation, ResourceType
+from coordination.state.acl_types import CLUSTER_NAME, Operation, ResourceType
+from coordination.state.subject_types import context_of
 
-TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
-_CODES = {
+TOPIC, CLUSTER, GROUP = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.GROUP
+_CODES: Final = {
     TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
     CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
+    GROUP: Code.GROUP_AUTHORIZATION_FAILED,
 }
+_ROLES: Final = ("-value", "-key")
+"""What subjects of a topic's records end with (TopicNameStrategy)."""
 
 
 class Need(NamedTuple):
@@ -25,3 +34,130 @@ class Need(NamedTuple):
     def code(self) -> Code:
         """What the audit log calls a refusal."""
         return _CODES[self.resource]
+
+
+class OfSubject(NamedTuple):
+    """The operation on the topic that a subject is of, else on the cluster."""
+
+    operation: Operation
+    quiet: bool = False
+
+    def on(self, subject: str) -> tuple[Need, str]:
+        """What is asked for, and of which topic. Subjects in contexts are of no topic of this cluster."""
+        for end in _ROLES:
+            if subject.endswith(end) and len(subject) > len(end) and not context_of(subject):
+                return Need(self.operation, TOPIC, self.quiet), subject[: -len(end)]
+        return Need(self.operation, CLUSTER, self.quiet), CLUSTER_NAME
+
+
+class Row(NamedTuple):
+    """What one route asks for. `need` None: nothing, for the reason in `of`."""
+
+    need: Need | OfSubject | None
+    of: str
+    by_itself: bool = False
+
+
+_O: Final = Operation
+DESCRIBE_CLUSTER: Final = Need(_O.DESCRIBE, CLUSTER)
+DESCRIBE: Final = Need(_O.DESCRIBE, TOPIC)
+DESCRIBE_QUIETLY: Final = Need(_O.DESCRIBE, TOPIC, quiet=True)
+DESCRIBE_GROUP_QUIETLY: Final = Need(_O.DESCRIBE, GROUP, quiet=True)
+DESCRIBE_CLUSTER_QUIETLY: Final = Need(_O.DESCRIBE, CLUSTER, quiet=True)
+ALTER: Final = Need(_O.ALTER, TOPIC)
+READ_SUBJECT: Final = OfSubject(_O.DESCRIBE)
+SHOW_SUBJECT: Final = OfSubject(_O.DESCRIBE, quiet=True)
+WRITE_SUBJECT: Final = OfSubject(_O.ALTER)
+READ_SETTINGS: Final = OfSubject(_O.DESCRIBE_CONFIGS)
+WRITE_SETTINGS: Final = OfSubject(_O.ALTER_CONFIGS)
+
+_TOPIC: Final = "the topic"
+_CLUSTER: Final = "the cluster"
+_SUBJECT: Final = "the subject's topic, else the cluster"
+_HOLDERS: Final = "a subject that has the schema"
+_EACH: Final = "each subject's topic, else the cluster"
+
+_ADMIN: Final[Mapping[tuple[str, str], Row]] = {
+    ("GET", "/"): Row(None, "it leads to /status.html"),
+    ("GET", "/livez"): Row(None, "probes know nobody"),
+    ("GET", "/readyz"): Row(None, "probes know nobody"),
+    ("GET", "/metrics"): Row(DESCRIBE_CLUSTER, "the cluster, unless `http.metrics_open`", by_itself=True),
+    ("GET", "/status"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/status.html"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/status.json"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/admin/topics/{name}/schema"): Row(DESCRIBE, _TOPIC),
+    ("POST", "/admin/topics/{name}/schema"): Row(
+        ALTER, "the topic; and Describe of the subject that it shall follow"
+    ),
+    ("GET", "/admin/schemas/{name}"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/admin/topics/{name}/damaged"): Row(DESCRIBE, _TOPIC),
+    ("GET", "/admin/topics/{name}/skipped"): Row(DESCRIBE, _TOPIC),
+    ("POST", "/admin/topics/{name}/skipped"): Row(ALTER, _TOPIC),
+    ("GET", "/admin/acls/unallowed"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+}
+_CATALOG: Final = Row(
+    DESCRIBE,
+    "each table's topic, and more by what is done: "
+    "see [the catalog](#the-catalog-tokens-tables-keys-of-the-bucket)",
+    by_itself=True,
+)
+
+_SUBJECTS: Final = "/subjects/{subject:path}"
+_VERSION: Final = f"{_SUBJECTS}/versions/{{version}}"
+_TESTED: Final = "/compatibility/subjects/{subject:path}/versions"
+_REGISTRY: Final[Mapping[tuple[str, str], Row]] = {
+    ("GET", "/subjects"): Row(SHOW_SUBJECT, _EACH, by_itself=True),
+    ("GET", f"{_VERSION}/schema"): Row(READ_SUBJECT, _SUBJECT),
+    ("GET", f"{_VERSION}/referencedby"): Row(READ_SUBJECT, _SUBJECT),
+    ("GET", _VERSION): Row(READ_SUBJECT, _SUBJECT),
+    ("DELETE", _VERSION): Row(WRITE_SUBJECT, _SUBJECT),
+    ("GET", f"{_SUBJECTS}/versions"): Row(READ_SUBJECT, _SUBJECT),
+    ("GET", f"{_SUBJECTS}/metadata"): Row(READ_SUBJECT, _SUBJECT),
+    ("POST", f"{_SUBJECTS}/versions"): Row(
+        WRITE_SUBJECT, f"{_SUBJECT}; Describe is enough for a schema that it has", by_itself=True
+    ),
+    ("POST", _SUBJECTS): Row(READ_SUBJECT, _SUBJECT),
+    ("DELETE", _SUBJECTS): Row(WRITE_SUBJECT, _SUBJECT),
+    ("GET", "/schemas/types"): Row(None, "the same for all"),
+    ("GET", "/schemas/ids/{id}/schema"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/schemas/ids/{id}/subjects"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/schemas/ids/{id}/versions"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/schemas/ids/{id}"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/schemas/guids/{guid}/ids"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/schemas/guids/{guid}"): Row(READ_SUBJECT, _HOLDERS, by_itself=True),
+    ("GET", "/schemas"): Row(SHOW_SUBJECT, _EACH, by_itself=True),
+    ("POST", f"{_TESTED}/{{version}}"): Row(READ_SUBJECT, _SUBJECT),
+    ("POST", _TESTED): Row(READ_SUBJECT, _SUBJECT),
+    ("POST", "/admin/subjects/{subject:path}/rules"): Row(READ_SUBJECT, _SUBJECT),
+    ("POST", f"/admin{_SUBJECTS}/impact"): Row(
+        READ_SUBJECT, f"{_SUBJECT}; topics and groups that may not be described are not shown"
+    ),
+    ("GET", "/v1/metadata/id"): Row(None, "the cluster's name, as clients are told it"),
+    ("GET", "/v1/metadata/version"): Row(None, "the same for all"),
+    ("GET", "/contexts"): Row(
+        DESCRIBE_CLUSTER_QUIETLY, "the cluster, for others than the default one", by_itself=True
+    ),
+    **{
+        (method, f"/{kind}{end}"): Row(need, where)
+        for kind in ("config", "mode")
+        for end, where in (("", _CLUSTER), ("/{subject:path}", _SUBJECT))
+        for method, need in (("GET", READ_SETTINGS), ("PUT", WRITE_SETTINGS), ("DELETE", WRITE_SETTINGS))
+    },
+}
+
+_CONTEXT: Final = "/contexts/{context}"
+CATALOG_PATH: Final = "/iceberg/{path:path}"
+TOKENS_PATH: Final = "/iceberg/v1/oauth/tokens"
+TABLE: Final[Mapping[tuple[str, str], Row]] = {
+    **_ADMIN,
+    **_REGISTRY,
+    ("POST", TOKENS_PATH): Row(None, "the login itself"),
+    ("", CATALOG_PATH): _CATALOG,
+}
+"""Every row, by method and template of the path; of the registry also those of one context."""
+
+
+def row_of(method: str, path: str) -> Row:
+    """Of a route. KeyError: add a row."""
+    inside = path.removeprefix(_CONTEXT) if path.startswith(f"{_CONTEXT}/") else path
+    return TABLE[("" if inside == CATALOG_PATH else method), inside]

@@ -29,6 +29,9 @@ TOKEN_TYPES: Final = (ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt")
 SCOPE: Final = "catalog"
 FORM_BYTES_MAX: Final = 32 * 1024
 FIELDS_MAX: Final = 32
+PLACES_SHARE: Final = 4
+"""One in so many of the places for requests (http.requests_in_flight_max) is for those who ask for tokens:
+whoever guesses waits for the answer, and must not take all of them."""
 _NOT_KEPT: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -55,9 +58,19 @@ class OauthRoutes:
     def __init__(self, parts: Parts) -> None:
         self._tokens = parts.tokens
         self._doorkeeper = Doorkeeper(parts)
+        self._serving, self._most = 0, max(1, parts.config.http.requests_in_flight_max // PLACES_SHARE)
 
     async def token(self, request: Request) -> Response:
-        """POST: a token, or why there is none."""
+        """POST: a token, or why there is none. Raises Problem 503 when many ask: failed logins wait."""
+        if self._serving >= self._most:
+            raise Problem(503, "many ask for tokens", "try again")
+        self._serving += 1
+        try:
+            return await self._given(request)
+        finally:
+            self._serving -= 1
+
+    async def _given(self, request: Request) -> Response:
         try:
             if self._tokens is None:
                 raise OauthError("invalid_request", "no tokens are given here: set catalog.token_secret")

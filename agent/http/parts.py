@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent.telemetry.trail import Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
+    from coordination.state.acl_types import Operation, ResourceType
     from iceberg.publish.publisher import Publisher
     from iceberg.rest_access import Access
     from iceberg.service import CommitterService
@@ -51,8 +52,9 @@ class Catalog(Protocol):
 class Passwords(Protocol):
     """What is known of users (agent/kafka/login/passwords.py)."""
 
-    async def fit(self, user: str, password: str) -> bool:
-        """Whether it is the user's. A no takes as long whether or not there is such a user."""
+    async def fit(self, user: str, password: str) -> bool | None:
+        """Whether it is the user's; None: too many wait for that. A no takes as long whether or not there is
+        such a user."""
         ...
 
     def failed_from(self, address: str) -> int:
@@ -63,12 +65,16 @@ class Passwords(Protocol):
 class Authority(Protocol):
     """The ACLs (agent/kafka/authority)."""
 
-    def may(self, principal: str, host: str, need: Need, name: str) -> bool:
-        """Whether a request goes on. `principal` without its type."""
+    off: bool
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str
+    ) -> bool:
+        """Whether it is allowed by now, whatever the mode."""
         ...
 
-    def holds(self, principal: str, host: str, need: Need, name: str) -> bool:
-        """Whether it is allowed, whatever the mode: where another need may do instead."""
+    def may(self, principal: str, host: str, need: Need, name: str) -> bool:
+        """Whether a request goes on. `principal` without its type."""
         ...
 
 

@@ -182,7 +182,7 @@ def catalog_tokens_of(config: Config, clock: Clock, passwords: Passwords) -> Iss
         return None
     from agent.net.tokens.issued import IssuedTokens  # not all pay for it
 
-    cluster, lifetime_s = config.cluster.name, config.catalog.token_s
+    cluster, lifetime_s = config.cluster.name, config.catalog.session_s
     return IssuedTokens(secret, cluster, lifetime_s, clock, passwords.standing)
 
 

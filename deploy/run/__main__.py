@@ -1,4 +1,4 @@
-"""`python -m deploy.run [--cluster] [--break drop|double|change]`: the main job.
+"""`python -m deploy.run [--cluster [--secure]] [--break drop|double|change]`: the main job.
 
 Exit status 0: all is equal; 1: something differs, the last lines say what; 2: the job could not be done.
 """
@@ -49,10 +49,17 @@ def main() -> int:
     """Run the job; every process that it started is gone when this returns or raises."""
     parser = argparse.ArgumentParser(prog="python -m deploy.run", description="Floe's main job, end to end")
     parser.add_argument("--cluster", action="store_true", help="etcd, MinIO and three agents, with faults")
+    parser.add_argument(
+        "--secure", action="store_true", help="with --cluster: TLS, logins and ACLs everywhere"
+    )
     parser.add_argument("--break", dest="damage", choices=sorted(WAYS), default="", help="damage one row")
     parser.add_argument("--limit", type=int, default=0, help="rows per topic; 0: all")
     parser.add_argument("--out", type=Path, default=OUT, help="where data and report go")
     arguments = parser.parse_args()
+    if arguments.secure and not arguments.cluster:
+        parser.error("--secure needs --cluster")
+    if arguments.secure and arguments.damage:
+        parser.error("--secure does not go with --break, whose hand in the bucket has no certificates")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     out = arguments.out.absolute()
@@ -64,7 +71,8 @@ def main() -> int:
             print(f"another run is using {out}: wait for it, or give --out another folder", file=sys.stderr)
             return 2
         try:
-            return _run(Options(out, arguments.limit, arguments.damage), cluster=arguments.cluster)
+            options = Options(out, arguments.limit, arguments.damage)
+            return _run(options, cluster=arguments.cluster, secure=arguments.secure)
         except EXPECTED as error:
             print(f"the job could not be done: {error}\nlogs: {out / 'logs'}", file=sys.stderr)
             return 2
@@ -73,7 +81,7 @@ def main() -> int:
             return 130
 
 
-def _run(options: Options, *, cluster: bool) -> int:
+def _run(options: Options, *, cluster: bool, secure: bool) -> int:
     clean(options.out)
     timeline = Timeline()
     console = Console(width=None if sys.stdout.isatty() else COLUMNS)
@@ -84,7 +92,7 @@ def _run(options: Options, *, cluster: bool) -> int:
             timeline.fault(what)
             display.say(f"fault: {what}")
 
-        stage: Stage = Cluster(where, fault) if cluster else Embedded(where)
+        stage: Stage = Cluster(where, fault, secure=secure) if cluster else Embedded(where)
         display.say(f"starting Floe ({stage.title}) …")
         with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
             java = pool.submit(lambda: (ensure("iceberg"), java_home()))

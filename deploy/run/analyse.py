@@ -1,8 +1,9 @@
 """The Spark side: a helper process that starts its JVM while the load goes on, then runs the pipeline, twice,
 and the audit.
 
-Plan: `http` (an agent), `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`,
-`tables`, `sent`, `consumed`, `out` folder. Once the session is up it waits to be told
+Plan: `http` (an agent), `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `trust` (options
+of the JVM), `catalog` and `command` (how Spark and what asks the agent log in; nothing, in the clear),
+`scratch`, `tables`, `sent`, `consumed`, `out` folder. Once the session is up it waits to be told
 `{"until": watermark}`, up to where the first increment of flights goes, and then for the rest
 `{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `working` (name, done and open tasks,
 seconds) while one takes long, `stage done` (name, began, ended), `increment` (deploy/run/increments.py),
@@ -13,6 +14,7 @@ and results.json in `out`.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -25,10 +27,11 @@ from pyspark.sql import SparkSession
 from agent.cli.audit import schemas
 from deploy.run.children import run, tell, told
 from deploy.run.increments import increment
+from deploy.run.secure import LENT
 from iceberg.spark.audit import audit
 from iceberg.spark.given import Account, AuditInput
 from iceberg.spark.pipelines import flights
-from iceberg.spark.session import CATALOG, S3Access, session
+from iceberg.spark.session import CATALOG, QUICK, S3Access, session
 from iceberg.spark.watermark import Watermark
 
 WORKING_S = 10.0  # between two words of a stage that takes long
@@ -43,9 +46,33 @@ def open_session(plan: Mapping[str, Any]) -> SparkSession:
         java_home=Path(plan["java_home"]),
         s3=S3Access(**plan["s3"]) if plan["s3"] else None,
         short_lived=True,
+        settings=_secured(plan) if plan["trust"] else None,
     )
     spark.sql(f"SHOW NAMESPACES IN {CATALOG}").collect()
     return spark
+
+
+def _secured(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Settings of a session that trusts the authority of this run and logs in at the catalog (OAuth2).
+
+    Topics' tables are read by a second catalog, LENT, of the same server: it has no key of the bucket, and is
+    lent one for each table. The pipeline's own tables are written with the key of the first.
+    """
+    uri = plan["catalog_uri"]
+    login = {**plan["catalog"], "oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
+    lent = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        "type": "rest",
+        "uri": uri,
+        "cache-enabled": "false",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "header.X-Iceberg-Access-Delegation": "vended-credentials",
+    }
+    found = {"spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {QUICK} {plan['trust']}"}
+    for catalog, properties in ((CATALOG, login), (LENT, {**lent, **login})):
+        name = f"spark.sql.catalog.{catalog}"
+        found |= {f"{name}.{key}" if key else name: value for key, value in properties.items()}
+    return found
 
 
 def figures(spark: SparkSession, lake: flights.Lake) -> dict[str, list[dict[str, Any]]]:
@@ -108,6 +135,7 @@ def stage(name: str, spark: SparkSession | None = None, every_s: float = WORKING
 def main() -> None:
     """Run the plan given on standard input."""
     plan = told()
+    os.environ.update(plan["command"])  # what asks the agent for schemas says who it is
     out = Path(plan["out"])
     with stage("start"):
         spark = open_session(plan)

@@ -59,5 +59,10 @@ def refusals_told_why(rejections: Sequence[Mapping[str, Any]], wanted: int) -> l
     return found
 
 
+def doors_are_shut(open_doors: Sequence[str]) -> list[Finding]:
+    """Nobody may do what they should not: each that could is a finding."""
+    return [_finding(f"a door stood open: {what}") for what in open_doors]
+
+
 def _finding(detail: str) -> Finding:
     return Finding(ACCOUNT, "flights", -1, -1, detail)

@@ -13,13 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from deploy.run.access import Access
 from deploy.run.broken import broken_records
-from deploy.run.checks import pipeline_agrees, refusals_told_why, with_findings
+from deploy.run.checks import doors_are_shut, pipeline_agrees, refusals_told_why, with_findings
 from deploy.run.children import Child, Event
 from deploy.run.damage import Damage, damage
 from deploy.run.display import Display, increment_lines, last_line, pipeline_table
 from deploy.run.refusals import CLIENTS
 from deploy.run.report import Report
+from deploy.run.secure import CREATOR, GRANTS, LENT, LOADER, READER, SPARK, doors_stand_open, trust_store
 from deploy.run.source import TOPICS, check_files
 from deploy.run.stages import Stage, file_io
 from deploy.run.timeline import Timeline
@@ -55,6 +57,7 @@ class Told:
     rejections: list[Event] = field(default_factory=list)
     carriers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     damaged: Damage | None = None
+    doors: list[str] = field(default_factory=list)
     increments: list[Event] = field(default_factory=list)
     first_increment: threading.Event = field(default_factory=threading.Event)
 
@@ -78,7 +81,7 @@ class Job:
         """All of it; True when everything is equal. `java` gives Iceberg's jars and JAVA_HOME."""
         with self._timeline.step("the whole job"):
             with self._timeline.step("create and bind the topics"):
-                ids, key_ids = create_topics(self._stage.bootstrap, self._stage.http[0])
+                ids, key_ids = self._create_topics()
             kinds = broken_records(ids, key_ids)
             broken = Counter(record.topic for record in kinds for _ in CLIENTS)
             with self._spark(java) as spark:
@@ -93,6 +96,25 @@ class Job:
                 spark.wait(SPARK_PATIENCE_S)
         return self._conclude(broken.total())
 
+    def _create_topics(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        where = self._stage.bootstrap, self._stage.http[0]
+        made = create_topics(*where, self._access(CREATOR), self._options.out / "data")
+        if self._stage.secured is not None:
+            accesses = {user: self._access(user) for user in GRANTS}
+            self._told.doors = doors_stand_open(self._stage.bootstrap, accesses)
+        return made
+
+    def _access(self, user: str) -> Access:
+        """How that program comes in; in the clear where nobody logs in."""
+        secured = self._stage.secured
+        return secured.access(user) if secured is not None else Access()
+
+    def _trust(self, java_home: Path) -> str:
+        secured = self._stage.secured
+        if secured is None:
+            return ""
+        return trust_store(java_home, secured.authority.cert, self._options.out / "data" / "trust.p12")
+
     def _spark(self, java: Future[tuple[list[Path], Path]]) -> Child:
         """The Spark process, warming up from now on."""
         with self._timeline.step("bring jars and Java"):
@@ -104,8 +126,14 @@ class Job:
             "s3": asdict(self._stage.s3) if self._stage.s3 else None,
             "jars": [str(path) for path in paths],
             "java_home": str(home),
+            "trust": self._trust(home),
             "scratch": str(out / "data" / "spark"),
-            "tables": {topic: f"{CATALOG}.{table}" for topic, table in self._tables.items()},
+            "tables": {
+                topic: f"{LENT if self._stage.secured else CATALOG}.{table}"
+                for topic, table in self._tables.items()
+            },
+            "catalog": self._access(SPARK).catalog(),
+            "command": self._access(SPARK).command(out / "data"),
             "sent": str(out / "data" / "sent"),
             "consumed": str(out / "data" / "consumed"),
             "out": str(out / "data"),
@@ -119,11 +147,13 @@ class Job:
             self._display.bar(name, self._total)
         reading = {
             "bootstrap": bootstrap,
+            "access": self._access(READER).plan(),
             "topics": {topic.name: topic.partitions for topic in TOPICS},
             "history": str(out / "data" / "consumed"),
         }
         loading = {
             "bootstrap": bootstrap,
+            "access": self._access(LOADER).plan(),
             "schema_ids": ids,
             "key_schema_ids": key_ids,
             "history": str(out / "data" / "sent"),
@@ -131,7 +161,9 @@ class Job:
         }
         logs = out / "logs"
         with (
-            TableWatch(self._catalogs, self._tables, partial(self._on_look, spark)) as watch,
+            TableWatch(
+                self._catalogs, self._tables, partial(self._on_look, spark), self._access(READER)
+            ) as watch,
             Child("deploy.run.read", reading, logs / "read.log", self._on_read) as reader,
             Child("deploy.run.load", loading, logs / "load.log", self._on_load) as loader,
         ):
@@ -169,6 +201,7 @@ class Job:
             [
                 *pipeline_agrees(results["delays_by_airline"], self._told.carriers),
                 *refusals_told_why(self._told.rejections, broken),
+                *doors_are_shut(self._told.doors),
             ],
         )
         line = last_line(verdict, broken, [topic.name for topic in reversed(TOPICS)])

@@ -1,6 +1,6 @@
 """The loader: a helper process that writes every row and every broken record through librdkafka.
 
-Its history (iceberg/spark/history.py) holds what each delivery report said. Plan: `bootstrap`,
+Its history (iceberg/spark/history.py) holds what each delivery report said. Plan: `bootstrap`, `access`,
 `schema_ids`, `key_schema_ids` by topic, `history` folder, `limit` of rows per topic (0: all).
 Events: `progress` (topic, acknowledged, bytes, at), `rejection` (client, topic, what, reason,
 as_expected), `done` (carriers: what the source says of each airline).
@@ -18,6 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from deploy.run.access import Access
 from deploy.run.broken import broken_records, confluent
 from deploy.run.children import run, tell, told
 from deploy.run.refusals import Refusals
@@ -110,9 +111,10 @@ class Load:
         self._schema_ids: Mapping[str, int] = plan["schema_ids"]
         self._key_schema_ids: Mapping[str, int] = plan["key_schema_ids"]
         self._limit: int = plan["limit"] or max(topic.rows for topic in TOPICS)
-        settings = {**PRODUCER, "bootstrap.servers": plan["bootstrap"]}
+        access = Access.of(plan)
+        settings = {**PRODUCER, "bootstrap.servers": plan["bootstrap"], **access.librdkafka()}
         self._producer = Producer({**settings, "on_delivery": reports.delivered})
-        self._refusals = Refusals(plan["bootstrap"], settings, reports.history)
+        self._refusals = Refusals(plan["bootstrap"], settings, access.python(), reports.history)
         self._written = 0
         self.carriers: dict[str, Carrier] = {}
 

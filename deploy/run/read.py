@@ -17,6 +17,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
+from deploy.run.access import Access
 from deploy.run.children import run, tell, told
 from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers_hash
 
@@ -30,6 +31,7 @@ async def read(plan: Mapping[str, Any], history: HistoryWriter) -> None:
     """Read until told to finish and every partition's end is passed."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=plan["bootstrap"],
+        **Access.of(plan).python(),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         fetch_max_bytes=16 << 20,

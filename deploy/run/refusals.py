@@ -29,14 +29,21 @@ ANSWER_SECONDS_MAX = 120
 
 
 class Refusals:
-    """Both producers. Rejections go to `history` and to the parent as `rejection` events."""
+    """Both producers: `settings` are librdkafka's, `login` what kafka-python logs in with. Rejections go to
+    `history` and to the parent as `rejection` events."""
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, Any], history: HistoryWriter) -> None:
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, Any], login: Mapping[str, Any], history: HistoryWriter
+    ) -> None:
         self._history = history
         self._librdkafka = Producer({**settings, "batch.num.messages": 1, "linger.ms": 0})
         # An idempotent kafka-python answers everything after its first refusal with that same refusal.
         self._kafka_python = kafka.KafkaProducer(
-            bootstrap_servers=bootstrap.split(","), acks="all", linger_ms=0, enable_idempotence=False
+            bootstrap_servers=bootstrap.split(","),
+            acks="all",
+            linger_ms=0,
+            enable_idempotence=False,
+            **login,
         )
 
     def send(self, record: Broken) -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from deploy.run.secure import Secured
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 from deploy.services.ports import free_port
@@ -21,6 +22,7 @@ KILL_AT = 0.3
 PAUSE_AT = 0.5
 PAUSE_SECONDS = 6.0
 LEASE_SECONDS = 3
+SECURED = "; TLS everywhere, SCRAM, ACLs enforced, OAuth2 and lent keys for Spark"
 
 
 class Stage(Protocol):
@@ -30,6 +32,7 @@ class Stage(Protocol):
     bootstrap: str
     http: list[str]
     s3: S3Access | None
+    secured: Secured | None
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -74,6 +77,7 @@ class Embedded:
 
     title = "floe dev: one process, SQLite and a local folder"
     s3: S3Access | None = None
+    secured: Secured | None = None
 
     def __init__(self, directory: Path) -> None:
         self._dev = _Dev(directory)
@@ -96,8 +100,12 @@ class Cluster:
 
     title = "three agents on etcd and MinIO, one killed and one paused during the load"
 
-    def __init__(self, directory: Path, on_fault: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, on_fault: Callable[[str], None], *, secure: bool = False) -> None:
+        """`secure`: TLS everywhere, logins, ACLs (deploy/run/secure.py)."""
         self._directory = directory
+        self.secured = Secured(directory / "secrets") if secure else None
+        if self.secured is not None:
+            self.title += SECURED
         self._on_fault = on_fault
         self._stack = ExitStack()
         self._faults: dict[float, Callable[[], None]] = {KILL_AT: self._kill, PAUSE_AT: self._pause}
@@ -106,17 +114,21 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            etcd = stack.enter_context(Etcd(self._directory / "etcd"))
-            minio = stack.enter_context(Minio(self._directory / "minio"))
+            etcd = stack.enter_context(self._etcd())
+            minio = stack.enter_context(self._minio())
             settings = self._settings(etcd, minio)
+            listener = self.secured.listener if self.secured else None
+            ca = self.secured.authority.cert if self.secured else None
             self._agents = [
-                FloeAgent(f"agent-{number}", settings, self._directory / f"agent-{number}")
-                for number in range(AGENTS)
+                FloeAgent(name, settings, self._directory / name, listener=listener, ca=ca)
+                for name in (f"agent-{number}" for number in range(AGENTS))
             ]
             for agent in self._agents:
                 stack.enter_context(agent)
+            self.bootstrap = ",".join(agent.bootstrap for agent in self._agents)
+            if self.secured is not None:
+                self.secured.let_in(self.bootstrap)
             self._stack = stack.pop_all()
-        self.bootstrap = ",".join(agent.bootstrap for agent in self._agents)
         self.http = [agent.http for agent in self._agents]
         self.s3 = S3Access(minio.endpoint, minio.access_key, minio.secret_key, minio.region)
         return self
@@ -132,6 +144,16 @@ class Cluster:
             if share >= due:
                 self._faults.pop(due)()
 
+    def _etcd(self) -> Etcd:
+        return Etcd(self._directory / "etcd", tls=self.secured.etcd if self.secured else None)
+
+    def _minio(self) -> Minio:
+        where = self._directory / "minio"
+        if self.secured is None:
+            return Minio(where)
+        pair = self.secured.minio
+        return Minio(where, ca=self.secured.authority.cert, cert=pair.cert, key=pair.key)
+
     def _settings(self, etcd: Etcd, minio: Minio) -> Mapping[str, Any]:
         bucket = minio.make_bucket("floe-run")
         settings: dict[str, Any] = clustered(
@@ -142,6 +164,8 @@ class Cluster:
         settings["log"]["lease_ttl_s"] = LEASE_SECONDS
         settings["replica"] = {"heartbeat_ms": LEASE_SECONDS * 300}
         settings["tables"] = {"interval_ms": 1_000}
+        for section, more in (self.secured.settings() if self.secured else {}).items():
+            settings[section] = {**settings.get(section, {}), **more}
         return settings
 
     def _kill(self) -> None:

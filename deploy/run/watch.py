@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from deploy.run.access import Access
 from deploy.services.patience import Patience
 from iceberg.spark.watermark import Watermark
 
@@ -31,7 +32,10 @@ class TableWatch:
         catalogs: Sequence[str],
         tables: Mapping[str, str],
         on_look: Callable[[TableWatch], None] | None = None,
+        access: Access | None = None,
     ) -> None:
+        self._access = access or Access()
+        self._context = self._access.context()
         self._catalogs = list(catalogs)
         self._tables = tables
         self._on_look = on_look
@@ -80,7 +84,10 @@ class TableWatch:
         for catalog in self._catalogs:
             url = f"{catalog}/v1/namespaces/{namespace}/tables/{name}?snapshots=refs"
             try:
-                with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:
+                asking = self._access.request(url)
+                with urllib.request.urlopen(
+                    asking, timeout=ANSWER_SECONDS_MAX, context=self._context
+                ) as answer:
                     metadata = json.load(answer)["metadata"]
             except urllib.error.HTTPError as error:
                 error.close()

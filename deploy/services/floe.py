@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,17 +38,27 @@ class FloeAgent(Service):
     `settings` is a configuration tree (docs/configuration.md); addresses and name are filled in.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, object], directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, object],
+        directory: Path | None = None,
+        *,
+        listener: Mapping[str, object] | None = None,
+        ca: Path | None = None,
+    ) -> None:
+        """`listener`: settings of the one listener beside its address. `ca`: its HTTP speaks TLS."""
         self.name = name
         super().__init__(directory)
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.bootstrap = f"127.0.0.1:{self.kafka_port}"
-        self.http = f"http://127.0.0.1:{self.http_port}"
-        listener = {"host": "127.0.0.1", "port": self.kafka_port}
+        self.http = f"{'https' if ca else 'http'}://127.0.0.1:{self.http_port}"
+        self._context = ssl.create_default_context(cafile=str(ca)) if ca else None
+        door = {"host": "127.0.0.1", "port": self.kafka_port, **(listener or {})}
         tree: dict[str, Any] = {
             "agent": {"name": name},
-            "listeners": [listener],
+            "listeners": [door],
             "http": {"host": "127.0.0.1", "port": self.http_port},
             "logging": {"format": "json"},
         }
@@ -56,6 +67,7 @@ class FloeAgent(Service):
             merged = {**base, **values} if isinstance(base, dict) and isinstance(values, dict) else values
             tree[section] = merged
         self.config_file = self.directory / f"{name}.yaml"
+        self.config_file.touch(mode=0o600)  # it may hold passwords
         self.config_file.write_text(yaml.safe_dump(tree))
 
     def command(self) -> list[str]:
@@ -64,8 +76,8 @@ class FloeAgent(Service):
 
     def ready(self) -> bool:
         """Whether it follows the log and reaches the bucket."""
-        return answers(f"{self.http}/readyz")
+        return answers(f"{self.http}/readyz", self._context)
 
     def alive(self) -> bool:
         """Whether the process itself answers, whatever it waits for."""
-        return answers(f"{self.http}/livez")
+        return answers(f"{self.http}/livez", self._context)

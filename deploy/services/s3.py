@@ -19,10 +19,12 @@ class S3Service(Service):
     secret_key = "floe-local-secret"
     region = "us-east-1"
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, *, ca: Path | None = None) -> None:
+        """`ca`: PEM file of the authority of a server that speaks TLS."""
         super().__init__(directory)
         self.port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.ca = ca
+        self.endpoint = f"{'https' if ca else 'http'}://127.0.0.1:{self.port}"
         self.data = self.directory / "data"
         self.data.mkdir(exist_ok=True)
 
@@ -37,6 +39,7 @@ class S3Service(Service):
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             region_name=self.region,
+            verify=str(self.ca) if self.ca else None,
             config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 3}),
         )
 

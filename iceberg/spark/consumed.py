@@ -35,9 +35,17 @@ def untold(error: BaseException) -> bool:
 
 
 def consumed_history(
-    spark: SparkSession, bootstrap: str, topic: str, ranges: Ranges, digest: Digest
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    ranges: Ranges,
+    digest: Digest,
+    security: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The committed records of these ranges, in the columns of a history.
+
+    `security`: properties of Apache Kafka's client, such as security.protocol; files that they name lie where
+    Spark's tasks run.
 
     A record that is not there any more is left out, and whether that is right is the audit's to say
     (`failOnDataLoss`). Times are given as java.sql.Timestamp, which has another calendar before 1582 and ends
@@ -48,6 +56,7 @@ def consumed_history(
         return spark.createDataFrame([], f"topic string, partition int, offset long, {digest.compared_sql}")
     begins, ends = ({topic: {str(p): each[at] for p, each in wanted.items()}} for at in (0, 1))
     read = spark.read.format("kafka").options(
+        **{f"kafka.{name}": value for name, value in (security or {}).items()},
         **{
             "kafka.bootstrap.servers": bootstrap,
             "kafka.client.id": CLIENT_ID,
@@ -60,7 +69,7 @@ def consumed_history(
             "includeHeaders": "true",
             "failOnDataLoss": "false",
             "maxRecordsPerPartition": str(RECORDS_PER_TASK),
-        }
+        },
     )
     return read.load().select("topic", "partition", "offset", *_compared(digest))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,8 @@ QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
 
 JARS_FOLDER = Path("build/jars/iceberg")
 JARS_VARIABLE = "FLOE_SPARK_JARS"
+WHO_VARIABLES = "FLOE_HTTP_TOKEN", "FLOE_HTTP_USER", "FLOE_HTTP_PASSWORD"
+"""The token, or else user and password, that the catalog is told."""
 
 
 def jars_in(folder: Path | None = None) -> list[Path]:
@@ -199,6 +202,14 @@ def _driver(scratch: Path | None, tuning: str, *, local: bool) -> dict[str, str]
     return settings
 
 
+def authorization() -> str:
+    """Who asks the catalog, where it asks that (RFC 6750, 7617), by the environment; empty: nobody."""
+    token, user, password = (os.environ.get(each, "") for each in WHO_VARIABLES)
+    if token:
+        return f"Bearer {token}"
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user and password else ""
+
+
 def _catalog(uri: str, s3: S3Access | None) -> Mapping[str, str]:
     name = f"spark.sql.catalog.{CATALOG}"
     settings = {
@@ -207,6 +218,7 @@ def _catalog(uri: str, s3: S3Access | None) -> Mapping[str, str]:
         f"{name}.uri": uri,
         # Other engines and Floe's committer move the tables: each query asks for the newest metadata.
         f"{name}.cache-enabled": "false",
+        **({f"{name}.header.Authorization": who} if (who := authorization()) else {}),
     }
     if s3 is None:
         return {**settings, f"{name}.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}

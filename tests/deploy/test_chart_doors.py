@@ -67,6 +67,36 @@ def wild(name: str) -> str:
     return "*." + name.partition(".")[2]
 
 
+def test_http_over_tls_is_probed_and_scraped_over_tls(tmp_path: Path) -> None:
+    ((workload, config),) = agents_of(DOORS, tmp_path)
+    assert (config.http.authentication, config.http.metrics_open) == ("required", False)
+    secret = mounted(workload)["/etc/floe/tls/http"]["secret"]["secretName"]
+    files = (config.http.tls_cert_file, config.http.tls_key_file, config.http.tls_ca_file)
+    assert secret == "floe-http"
+    assert [Path(each).name for each in files] == ["tls.crt", "tls.key", "ca.crt"]
+    assert {str(Path(each).parent) for each in files} == {"/etc/floe/tls/http"}
+    (agent,) = [each for each in pod_of(workload)["containers"] if each["name"] == "agent"]
+    probes = [agent[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    assert [each["scheme"] for each in probes] == ["HTTPS"] * 3
+    (endpoint,) = resources(render(DOORS))["ServiceMonitor/r-floe"]["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["serverName"] == "doors-floe-http.streams.svc"
+    assert endpoint["basicAuth"]["username"] == {"name": "prometheus", "key": "user"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("http.tls.clientAuth=requested", "http.tls.clientAuth requested needs http.tls.secretName"),
+        ("http.tls.clientAuth=required,http.tls.secretName=s", "clientAuth"),
+        ("config.http.authentication=required", "config.http.authentication: set http.authentication"),
+        ("config.http.tls_cert_file=/x", "config.http.tls_cert_file: set http.tls.secretName"),
+    ],
+)
+def test_what_probes_and_volumes_would_not_follow_is_refused(setting: str, complaint: str) -> None:
+    refused("r", setting, complaint)
+
+
 def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
     ((workload, config),) = agents_of(DOORS, tmp_path)
     users = Path(config.sasl.users_file)
@@ -82,10 +112,13 @@ def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
 
 def test_the_test_of_helm_speaks_in_the_clear_only(tmp_path: Path) -> None:
     def asks(values: Path) -> set[str]:
-        return {each["name"] for each in resources(render(values))["Pod/r-floe-test"]["spec"]["containers"]}
+        pod = resources(render(values)).get("Pod/r-floe-test")
+        return set() if pod is None else {each["name"] for each in pod["spec"]["containers"]}
 
-    assert asks(DOORS) == {"ready"}
+    assert asks(DOORS) == set()
     assert asks(given(tmp_path)) == {"ready", "topics"}
+    assert asks(given(tmp_path, http={"authentication": "required"})) == {"topics"}
+    assert asks(given(tmp_path, http={"tls": {"secretName": "s"}})) == {"topics"}
 
 
 @pytest.mark.parametrize(

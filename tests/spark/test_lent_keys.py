@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
 from pyspark.errors import AnalysisException
@@ -164,5 +163,5 @@ def test_spark_reads_by_keys_that_it_gets_with_the_table(lake: Lake, spark: Spar
     assert spark.sql("SELECT * FROM lent.floe.mine.files").count() >= 1
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("SELECT * FROM lent.floe.other").collect()
-    with pytest.raises((Py4JJavaError, Exception), match="Alter on topic 'mine'"):
+    with pytest.raises(Exception, match="Alter on topic 'mine'"):  # whichever class pyspark gives it
         spark.sql("ALTER TABLE lent.floe.mine SET TBLPROPERTIES ('a' = 'b')")

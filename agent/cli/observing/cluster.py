@@ -44,8 +44,9 @@ def look(base: str) -> list[Told]:
     first = ask(base, "")
     if first.status is None:
         raise unreachable(first.error)
+    scheme = base.partition("://")[0]
     others = [
-        (f"http://{each['http']}", str(each["name"]))
+        (f"{scheme}://{each['http']}", str(each["name"]))
         for each in first.status["brokers"]
         if each["http"] and each["name"] != first.name
     ]

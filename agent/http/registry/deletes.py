@@ -5,7 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.http.asking import require_subject
 from agent.http.barrier import barrier, submit
+from agent.http.needs import WRITE_SUBJECT
 from agent.http.parts import Parts
 from agent.http.registry.errors import (
     RegistryProblem,
@@ -38,6 +40,7 @@ class DeleteRoutes:
         permanent = flag(request, "permanent")
         await barrier(self._parts)
         name = subject_meant(self._parts.replica.state.subjects, request)
+        require_subject(self._parts, WRITE_SUBJECT, name)  # an alias may be newer than the first asking
         deleted = await self._delete(name, [], permanent=permanent)
         return answer(list(deleted))
 
@@ -46,6 +49,7 @@ class DeleteRoutes:
         number, permanent = version_named(request), flag(request, "permanent")
         await barrier(self._parts)
         name = subject_meant(self._parts.replica.state.subjects, request)
+        require_subject(self._parts, WRITE_SUBJECT, name)  # an alias may be newer than the first asking
         subject = self._held(name)
         if number is None:
             number = version_held(subject, None, deleted=permanent).version

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from agent.http.answers import Problem
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-STORE, TIMEOUT = 50001, 50002
+STORE, TIMEOUT, DENIED = 50001, 50002, 40301
 
 
 class RegistryProblem(Exception):
@@ -138,7 +138,7 @@ def told(handler: Handler) -> Handler:
         except RegistryProblem as problem:
             return problem.response()
         except Problem as problem:
-            codes = {503: STORE, 504: TIMEOUT, 413: 42209}
+            codes = {503: STORE, 504: TIMEOUT, 413: 42209, 403: DENIED}
             code = codes.get(problem.status, problem.status)
             status = 422 if problem.status == 413 else problem.status
             return RegistryProblem(code, problem.message, status).response()

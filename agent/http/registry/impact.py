@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.http.asking import may, may_subject, require_subject
 from agent.http.barrier import barrier
 from agent.http.bindings import ROLES, bound_now
+from agent.http.needs import DESCRIBE_GROUP_QUIETLY, DESCRIBE_QUIETLY, READ_SUBJECT, SHOW_SUBJECT
 from agent.http.parts import Parts
 from agent.http.registry.judging import (
     Reader,
@@ -26,12 +28,12 @@ from agent.http.registry.judging import (
     references_of,
     schema_given,
 )
-from agent.http.registry.requests import flag, object_of, subject_meant
+from agent.http.registry.requests import flag, object_of, qualified, subject_meant
 from agent.http.registry.shown import answer
 from agent.http.registry.writes import identity_of_wanted
 from coordination.state import State
 from coordination.state.following import ROLES as SUFFIXES
-from coordination.state.subject_types import SubjectTable
+from coordination.state.subject_types import SubjectTable, context_of
 from coordination.state.subjects import referring, registered
 from coordination.state.types import Naming, Schema, Topic
 from iceberg import flat, head, ledger, metadata
@@ -78,6 +80,8 @@ class ImpactRoutes:
         given = schema_given(await object_of(request, self._parts.config.http.body_bytes_max))
         await barrier(self._parts)
         table, subject = self._state.subjects, subject_meant(self._state.subjects, request)
+        for one in given.references or ():
+            require_subject(self._parts, READ_SUBJECT, qualified(one.subject, context_of(subject)))
         references = references_of(table, subject, given)
         wanted = await self._reader.read(
             given,
@@ -88,7 +92,8 @@ class ImpactRoutes:
         await barrier(self._parts)
         shown = await self._judged(subject, wanted)
         messages = await asyncio.to_thread(_messages, wanted)
-        topics = await in_turns(_touched(self._state, subject, messages))
+        touched = await in_turns(_touched(self._state, subject, messages))
+        topics = [each for each in touched if may(self._parts, DESCRIBE_QUIETLY, each.topic.name)]
         newest = await self._newest(table, subject)
         told = [
             await self._topic(
@@ -108,7 +113,8 @@ class ImpactRoutes:
         known = registered(state, subject, identity_of_wanted(wanted))
         following = next(reversed(held.versions), 0) + 1 if held is not None else 1
         refers = referring(state, subject, live[-1].version) if live else []
-        users = [sorted(table.users[one])[0] for one in refers]
+        named = [sorted(table.users[one])[0] for one in refers]
+        users = [each for each in named if may_subject(self._parts, SHOW_SUBJECT, each[0])]
         earlier = [] if known is not None else earlier_of(table, live, law)
         problems = await self._reader.compared(wanted, earlier, law)
         return {
@@ -136,7 +142,8 @@ class ImpactRoutes:
         self, each: Touched, messages: list[Message], newest: list[Message]
     ) -> dict[str, object]:
         topic, bound = each.topic, each.bound
-        groups = await in_turns(_groups(self._state, topic))
+        held = await in_turns(_groups(self._state, topic))
+        groups = [each for each in held if may(self._parts, DESCRIBE_GROUP_QUIETLY, each)]
         shown: dict[str, object] = {
             "topic": topic.name,
             "role": ROLES[each.role],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
+from agent.http.asking import asking
 from agent.http.parts import Parts
 from agent.http.registry.about import AboutRoutes
 from agent.http.registry.deletes import DeleteRoutes
 from agent.http.registry.errors import Handler, told
 from agent.http.registry.impact import ImpactRoutes
 from agent.http.registry.judging import Reader
+from agent.http.registry.requests import scope_of
 from agent.http.registry.schemas import SchemaRoutes
 from agent.http.registry.settings import SettingRoutes
 from agent.http.registry.subjects import SubjectRoutes
@@ -25,7 +27,10 @@ def registry_routes(parts: Parts) -> list[Route]:
     table = _table(parts, subjects)
     inside = [(method, f"/contexts/{{context}}{path}", handler) for method, path, handler in table]
     rows = [*table, ("GET", "/contexts", subjects.contexts), *inside]
-    return [Route(path, told(handler), methods=[method]) for method, path, handler in rows]
+    return [
+        Route(path, told(asking(parts, method, path, handler, scope_of)), methods=[method])
+        for method, path, handler in rows
+    ]
 
 
 def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handler]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.http.asking import may_subject, require_any
 from agent.http.barrier import barrier
+from agent.http.needs import READ_SUBJECT, SHOW_SUBJECT
 from agent.http.parts import Parts
 from agent.http.registry.errors import RegistryProblem, schema_missing
 from agent.http.registry.formats import texts
@@ -37,6 +39,7 @@ class SchemaRoutes:
         found = table.schemas.get(int(given)) if len(given) <= len(str(SCHEMA_ID_MAX)) else None
         if found is None:
             raise schema_missing(given)
+        require_any(self._parts, READ_SUBJECT, (name for name, _ in table.users.get(found.schema_id, ())))
         return table, found
 
     async def schema(self, request: Request) -> Response:
@@ -57,13 +60,15 @@ class SchemaRoutes:
         """Names of subjects that have it."""
         table, found = await self._named(request)
         users = subject_of_schema(table, found.schema_id, deleted=flag(request, "deleted"))
-        return answer(paged(request, list(dict.fromkeys(name for name, _ in users))))
+        names = list(dict.fromkeys(name for name, _ in users))
+        return answer(paged(request, [one for one in names if may_subject(self._parts, SHOW_SUBJECT, one)]))
 
     async def versions(self, request: Request) -> Response:
         """Versions of subjects that are it."""
         table, found = await self._named(request)
         users = subject_of_schema(table, found.schema_id, deleted=flag(request, "deleted"))
-        return answer(paged(request, [{"subject": name, "version": number} for name, number in users]))
+        shown = [(one, number) for one, number in users if may_subject(self._parts, SHOW_SUBJECT, one)]
+        return answer(paged(request, [{"subject": name, "version": number} for name, number in shown]))
 
     async def by_guid(self, request: Request) -> Response:
         """The schema with this guid."""
@@ -85,4 +90,6 @@ class SchemaRoutes:
         ids = table.by_identity.get(identity_of(given) or b"")
         if not ids:
             raise schema_missing(given)
+        holders = (name for one in ids for name, _ in table.users.get(one, ()))
+        require_any(self._parts, READ_SUBJECT, holders)
         return table, list(ids)

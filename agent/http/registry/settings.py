@@ -8,7 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.http.asking import require_subject
 from agent.http.barrier import barrier, submit
+from agent.http.needs import READ_SUBJECT
 from agent.http.parts import Parts
 from agent.http.registry.errors import (
     RegistryProblem,
@@ -82,7 +84,7 @@ class SettingRoutes:
         if body.get("normalize") is not None:
             said["normalize"] = bool(body["normalize"])
             change.normalize = Normalize.ON if said["normalize"] else Normalize.OFF
-        said |= _names_given(scope, body, change)
+        said |= _names_given(self._parts, scope, body, change)
         if not said:
             raise invalid_compatibility()
         await self._change(change)
@@ -151,8 +153,11 @@ def _config(settings: Settings, *, default: bool) -> Mapping[str, object]:
     return shown
 
 
-def _names_given(scope: str, body: Mapping[str, object], change: PutSubjectSettings) -> dict[str, str]:
-    """Alias and group of a body, put into the change; empty, or null, unsets one. Raises RegistryProblem."""
+def _names_given(
+    parts: Parts, scope: str, body: Mapping[str, object], change: PutSubjectSettings
+) -> dict[str, str]:
+    """Alias and group of a body, put into the change; empty, or null, unsets one. Raises RegistryProblem,
+    and Problem 403 for the alias of a subject that one may not read."""
     said = {}
     for name in ("alias", "compatibilityGroup"):
         if name in body:
@@ -161,6 +166,8 @@ def _names_given(scope: str, body: Mapping[str, object], change: PutSubjectSetti
         if said["alias"] and scope == context_of(scope):  # so is that of all
             raise not_permitted(f"alias {said['alias']!r} is given for no subject: PUT /config/SUBJECT")
         change.alias = qualified(said["alias"], "")
+        if change.alias:
+            require_subject(parts, READ_SUBJECT, change.alias)
     if "compatibilityGroup" in said:
         change.compatibility_group = said["compatibilityGroup"]
     return said

@@ -7,7 +7,9 @@ from operator import itemgetter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.http.asking import asks, may, may_subject
 from agent.http.barrier import barrier
+from agent.http.needs import DESCRIBE_CLUSTER_QUIETLY, SHOW_SUBJECT
 from agent.http.parts import Parts
 from agent.http.registry.errors import schema_missing
 from agent.http.registry.formats import texts
@@ -35,6 +37,7 @@ from objectstore.turns import Turns, in_turns
 
 SCHEMAS_PER_ANSWER = 1_000
 SUBJECTS_PER_TURN = 2_000  # looked at before others may go on
+ASKED_PER_TURN = 200  # likewise, where ACLs are asked of each
 
 
 class SubjectRoutes:
@@ -50,7 +53,7 @@ class SubjectRoutes:
     async def subjects(self, request: Request) -> Response:
         """Names, sorted. Of all contexts, unless `subjectPrefix` or the path says which."""
         table = await self._table()
-        found = await in_turns(named(table, request))
+        found = await in_turns(named(self._parts, table, request))
         return answer(paged(request, [subject.name for subject in found]))
 
     async def versions(self, request: Request) -> Response:
@@ -92,7 +95,8 @@ class SubjectRoutes:
     async def contexts(self, request: Request) -> Response:
         """Contexts that have subjects, and the default one."""
         table = await self._table()
-        names = sorted({DEFAULT_CONTEXT, *(name[1:-1] for name in table.contexts if name)})
+        others = table.contexts if may(self._parts, DESCRIBE_CLUSTER_QUIETLY) else ()
+        names = sorted({DEFAULT_CONTEXT, *(name[1:-1] for name in others if name)})
         return answer(paged(request, names))
 
     async def schemas(self, request: Request) -> Response:
@@ -101,7 +105,7 @@ class SubjectRoutes:
         At most SCHEMAS_PER_ANSWER: `offset` goes on behind them.
         """
         table = await self._table()
-        found = paged(request, await in_turns(_versions(table, request)), SCHEMAS_PER_ANSWER)
+        found = paged(request, await in_turns(_versions(self._parts, table, request)), SCHEMAS_PER_ANSWER)
         told = await texts(table, [schema for _, _, schema in found], request)
         return answer([version_shown(name, one, schema, told) for name, one, schema in found])
 
@@ -121,12 +125,12 @@ class SubjectRoutes:
 
 
 def _versions(
-    table: SubjectTable, request: Request
+    parts: Parts, table: SubjectTable, request: Request
 ) -> Turns[list[tuple[str, SubjectVersion, RegisteredSchema]]]:
     """Of the subjects that are asked for, with schemas of that moment."""
     deleted, latest = flag(request, "deleted"), flag(request, "latestOnly")
     found = []
-    for subject in (yield from named(table, request)):
+    for subject in (yield from named(parts, table, request)):
         versions = list(subject.versions.values()) if deleted else subject.live
         for one in versions[-1:] if latest else versions:
             if (schema := table.schemas.get(one.schema_id)) is not None:
@@ -136,18 +140,20 @@ def _versions(
     return found
 
 
-def named(table: SubjectTable, request: Request) -> Turns[list[Subject]]:
-    """The subjects that the query asks for, by name."""
+def named(parts: Parts, table: SubjectTable, request: Request) -> Turns[list[Subject]]:
+    """The subjects that the query asks for, by name. Those that one may not describe are not shown."""
+    asked, pace = (True, ASKED_PER_TURN) if asks(parts) else (False, SUBJECTS_PER_TURN)
     context, beginning = prefixes(request)
     only, deleted = flag(request, "deletedOnly", "deleted_only"), flag(request, "deleted")
     found = []
     for number, (name, subject) in enumerate(sorted(table.subjects.items(), key=itemgetter(0))):
-        if number % SUBJECTS_PER_TURN == 0:
+        if number % pace == 0:
             yield
         of = context_of(name)
         if (context is None or of == context) and name.removeprefix(of).startswith(beginning):
             live = any(not one.deleted for one in subject.versions.values())
-            if not live if only else live or deleted:
+            wanted = not live if only else live or deleted
+            if wanted and (not asked or may_subject(parts, SHOW_SUBJECT, name)):
                 found.append(subject)
     return found
 

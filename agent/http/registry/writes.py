@@ -7,7 +7,9 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.http.asking import require_subject
 from agent.http.barrier import barrier, submit
+from agent.http.needs import READ_SUBJECT, WRITE_SUBJECT, OfSubject
 from agent.http.parts import Parts
 from agent.http.registry.errors import (
     STORE,
@@ -34,6 +36,7 @@ from agent.http.registry.judging import (
 from agent.http.registry.requests import (
     flag,
     object_of,
+    qualified,
     subject_held,
     subject_meant,
     subject_of,
@@ -45,7 +48,7 @@ from agent.http.rules import in_file, unusable
 from coordination.commands import RegisterSchema, SchemaReference, command
 from coordination.kafka_codes import Code
 from coordination.state import State
-from coordination.state.subject_types import SubjectTable, identity
+from coordination.state.subject_types import SubjectTable, context_of, identity
 from coordination.state.subjects import mode_refusal, registered
 from coordination.state.types import Done, Refused
 from schema.followed import PROTOBUF
@@ -81,10 +84,12 @@ class WriteRoutes:
         for _ in range(TRIES):
             await barrier(self._parts)
             subject = subject_meant(self._table, request)
+            self._require(READ_SUBJECT, request, subject)
             wanted = await self._read(request, subject, given)
             await barrier(self._parts)  # reading took its time
             placed = self._found(subject, given, wanted)
             if placed is None:
+                self._require(WRITE_SUBJECT, request, subject)
                 revision = await self._judge(subject, given, wanted)
                 placed = await self._propose(subject, given, wanted, revision)
             if placed is not None:
@@ -93,6 +98,12 @@ class WriteRoutes:
         raise RegistryProblem(
             STORE, f"subject '{subject_of(request)}' changed each of the {TRIES} times this was tried"
         )
+
+    def _require(self, need: OfSubject, request: Request, subject: str) -> None:
+        """Of what the path names and of what that means. Serializers register what is there already, so
+        that asks for less. Raises Problem 403."""
+        for name in (subject_of(request), subject):
+            require_subject(self._parts, need, name)
 
     def _found(self, subject: str, given: SchemaGiven, wanted: Wanted) -> Placed | None:
         """Id and version where the subject has the schema already, and none others were given."""
@@ -209,6 +220,8 @@ class WriteRoutes:
     ) -> Wanted:
         """The schema, with what it refers to as it is now."""
         table = self._table
+        for one in given.references or ():
+            require_subject(self._parts, READ_SUBJECT, qualified(one.subject, context_of(subject)))
         references = references_of(table, subject, given, deleted=deleted)
         normalize = normalizes(table, subject, asked=flag(request, "normalize"))
         return await self._reader.read(given, references, imports_of(table, references), normalize=normalize)

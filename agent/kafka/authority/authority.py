@@ -102,10 +102,6 @@ class Authority:
                 return answer
         return self._decide(table, principal, host, operation, resource, name)
 
-    def holds(self, principal: str, host: str, need: Asked, name: str = CLUSTER_NAME) -> bool:
-        """Whether it is allowed, in shadow mode too: nothing is noted, as another need may do instead."""
-        return self.off or self.allows(principal, host, need.operation, need.resource, name)
-
     def may(self, principal: str, host: str, need: Asked, name: str = CLUSTER_NAME) -> bool:
         """Whether a request goes on. In shadow mode it does, and is noted."""
         if self.off:

@@ -22,6 +22,8 @@ REMEMBERED_MAX: Final = 4_096
 """Passwords that were right, of which each later request costs microseconds."""
 CHECKS_IN_FLIGHT_MAX: Final = 1
 """Passwords that are checked at once, beside those of PLAIN: whoever guesses here delays no login there."""
+WAITING_MAX: Final = 64
+"""Passwords that wait to be checked; with more of them requests are told to come again."""
 
 
 class _Kept(NamedTuple):
@@ -49,25 +51,38 @@ class Passwords:
         """`secret`: of this process, random."""
         self._logins, self._secret = logins, secret
         self._checks = asyncio.Semaphore(CHECKS_IN_FLIGHT_MAX)
+        self._waiting = 0
         self._right: OrderedDict[bytes, _Kept] = OrderedDict()
 
-    async def fit(self, user: str, password: str) -> bool:
-        """Whether it is the user's. A no takes as long whether or not there is such a user."""
+    async def fit(self, user: str, password: str) -> bool | None:
+        """Whether it is the user's; None: too many wait for that. A no takes as long whether or not there is
+        such a user."""
         kept = self._kept(user)
         digest = hmac.digest(self._secret, f"{len(user)}:{user}{password}".encode(), "sha256")
         if self._right.get(digest) == kept:
             self._right.move_to_end(digest)
             return True
+        if self._waiting >= WAITING_MAX:
+            return None
+        self._waiting += 1
+        try:
+            fits = await self._check(user, password, kept)
+        finally:
+            self._waiting -= 1
+        if fits:
+            self._right[digest] = kept
+            if len(self._right) > REMEMBERED_MAX:
+                self._right.popitem(last=False)
+        return fits
+
+    async def _check(self, user: str, password: str, kept: _Kept) -> bool:
+        """Takes milliseconds, when it is its turn."""
         unknown = [self._logins.made_up(user, mechanism) for mechanism in scram.DIGESTS]
         async with self._checks:
             fits = await asyncio.to_thread(_fits, password, kept, self._logins.users.nobody, unknown)
         if not kept.known() and user == self._logins.config.admin_user:
             known = self._logins.config.admin_password.get_secret_value()
             fits = bool(user) and hmac.compare_digest(password.encode(), known.encode())
-        if fits:
-            self._right[digest] = kept
-            if len(self._right) > REMEMBERED_MAX:
-                self._right.popitem(last=False)
         return fits
 
     def standing(self, user: str) -> bytes:

@@ -197,6 +197,12 @@
 
 {{/* Certificates and logins of Kafka's listeners. */}}
 {{- define "floe.checkDoors" -}}
+{{- range $key, $value := dict "authentication" "authentication" "metrics_open" "metricsOpen" "tls_cert_file" "tls.secretName" "tls_key_file" "tls.secretName" "tls_ca_file" "tls.secretName" "tls_client_auth" "tls.clientAuth" -}}
+{{- if hasKey (default (dict) $.Values.config.http) $key -}}{{- fail (printf "config.http.%s: set http.%s instead, which probes and volumes follow" $key $value) -}}{{- end -}}
+{{- end -}}
+{{- if and (ne .Values.http.tls.clientAuth "none") (not .Values.http.tls.secretName) -}}
+{{- fail (printf "http.tls.clientAuth %s needs http.tls.secretName, a Secret with tls.crt, tls.key and ca.crt" .Values.http.tls.clientAuth) -}}
+{{- end -}}
 {{- if and (hasKey .Values.config "sasl") (or .Values.sasl.adminUser .Values.sasl.usersSecretName) -}}
 {{- range $key, $value := dict "admin_user" "sasl.adminUser" "users_file" "sasl.usersSecretName" -}}
 {{- if hasKey $.Values.config.sasl $key -}}{{- fail (printf "config.sasl.%s: set %s instead, which Secrets and volumes follow" $key $value) -}}{{- end -}}

@@ -4,6 +4,7 @@
 {{- with index . 0 -}}
 {{- $external := include "floe.externalListeners" . | fromJsonArray -}}
 {{- $listeners := (include "floe.listeners" . | fromJson).listeners -}}
+{{- $scheme := ternary ", scheme: HTTPS" "" (not (empty .Values.http.tls.secretName)) -}}
 serviceAccountName: {{ include "floe.serviceAccountName" . }}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
@@ -54,16 +55,16 @@ containers:
     # An agent outlives its dependencies: liveness asks only whether the process answers, so an
     # etcd outage never makes Kubernetes kill every agent.
     startupProbe:
-      httpGet: {path: /livez, port: http}
+      httpGet: {path: /livez, port: http{{ $scheme }}}
       periodSeconds: 2
       failureThreshold: 60
     livenessProbe:
-      httpGet: {path: /livez, port: http}
+      httpGet: {path: /livez, port: http{{ $scheme }}}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6
     readinessProbe:
-      httpGet: {path: /readyz, port: http}
+      httpGet: {path: /readyz, port: http{{ $scheme }}}
       periodSeconds: 5
       timeoutSeconds: 3
       failureThreshold: 2
@@ -86,6 +87,11 @@ containers:
         mountPath: /etc/floe/tls/{{ .id }}
         readOnly: true
       {{- end }}
+      {{- end }}
+      {{- if .Values.http.tls.secretName }}
+      - name: http-tls
+        mountPath: /etc/floe/tls/http
+        readOnly: true
       {{- end }}
       {{- if .Values.sasl.usersSecretName }}
       - name: users
@@ -116,6 +122,11 @@ volumes:
     secret:
       secretName: {{ .secret }}
   {{- end }}
+  {{- end }}
+  {{- with .Values.http.tls.secretName }}
+  - name: http-tls
+    secret:
+      secretName: {{ . }}
   {{- end }}
   {{- with .Values.sasl.usersSecretName }}
   - name: users

@@ -149,12 +149,12 @@ class Floe(Broker):
 
     def start(self) -> None:
         self._cluster.__enter__()
-        _set_up_groups(self.bootstrap)
+        set_up_groups(self.bootstrap)
 
     @contextmanager
     def alone(self) -> Iterator[str]:
         with Cluster(*self._services, agents=1) as cluster:
-            _set_up_groups(cluster.bootstrap)
+            set_up_groups(cluster.bootstrap)
             yield cluster.bootstrap
 
     def stop(self) -> None:
@@ -166,7 +166,8 @@ class Floe(Broker):
             agent.start()
 
 
-def _set_up_groups(bootstrap: str) -> None:
+def set_up_groups(bootstrap: str) -> None:
+    """Floe's defaults of all brokers that make tests of groups quick."""
     changes = [iac.AlterableConfig(name, SET, value) for name, value in GROUP_SETTINGS]
     every_broker = iac.AlterConfigsResource(BROKER, "", changes)
     request = iac.IncrementalAlterConfigsRequest([every_broker])

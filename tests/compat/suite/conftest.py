@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.setup.jars import ensure
 from tests.compat.against.agreement import PAGE, rows
 from tests.compat.suite import results
 from tests.compat.suite.broker import ApacheKafka, Broker, Floe
 from tests.compat.suite.clients import VERSIONS
+from tests.compat.suite.doors import Doors, doors_of
 from tests.compat.suite.java import Jvm
 from tests.compat.suite.java_clients import Java
 from tests.compat.suite.results import LEFT_OUT, PASSED, Result
@@ -78,9 +81,17 @@ def broker(session_broker: Broker, request: pytest.FixtureRequest) -> Broker:
 
 @pytest.fixture(scope="session")
 def jvm() -> Iterator[Jvm]:
-    """A JVM with Kafka's jars."""
-    with Jvm() as running:
+    """A JVM with Kafka's jars, those of Streams too."""
+    streams = [str(jar) for jar in ensure("streams") if jar.name.startswith(("kafka-streams-", "rocksdb"))]
+    with Jvm(os.pathsep.join(streams)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    """A broker whose clients log in, and are held against ACLs."""
+    with doors_of(request.config.getoption("broker"), tmp_path_factory.mktemp("doors")) as opened:
+        yield opened
 
 
 @pytest.fixture

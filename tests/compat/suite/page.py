@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.version import VERSION
 from tests.compat.suite import results
+from tests.compat.suite.logins_page import others, section
 from tests.compat.suite.results import LEFT_OUT, PASSED, Result
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
@@ -27,13 +28,14 @@ TABLE = "| what | cases | Apache Kafka {kafka} | Floe {floe} |\n|---|---|---|---
 def render() -> str:
     """The page, from the results that are kept."""
     kafka, floe = results.load("kafka"), results.load("floe")
-    every = sorted({**kafka, **floe}.values(), key=lambda row: (row.client.lower(), row.test))
+    every = sorted(others({**kafka, **floe}.values()), key=lambda row: (row.client.lower(), row.test))
     head = TABLE.format(kafka=results.version("kafka"), floe=VERSION)
     parts = [HEAD.format(kafka=results.version("kafka"))]
     for client, rows in groupby(every, lambda row: row.client):
         of_client = list(rows)
         versions = ", ".join(sorted({row.version for row in of_client}))
         parts.append(f"\n## {client} {versions}\n\n{head}{''.join(_lines(of_client, kafka, floe))}")
+    parts.append(section(kafka, floe, results.version("kafka")))
     return "".join(parts) + REGISTRY.read_text() + DAMAGE.read_text()
 
 

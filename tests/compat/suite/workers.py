@@ -79,9 +79,15 @@ class ConnectWorker(Service):
     ready_seconds_max = 240  # it scans its jars first, and joins its group
 
     def __init__(
-        self, directory: Path, bootstrap: str, group: str, name: str = "connect", source: str = "disabled"
+        self,
+        directory: Path,
+        bootstrap: str,
+        group: str,
+        name: str = "connect",
+        source: str = "disabled",
+        own: Mapping[str, object] | None = None,
     ) -> None:
-        """`source`: exactly.once.source.support."""
+        """`source`: exactly.once.source.support. `own`: other properties, such as a login."""
         self.name = name
         super().__init__(directory)
         self.port = free_port()
@@ -105,6 +111,7 @@ class ConnectWorker(Service):
         for kind, topic in zip(("config", "offset", "status"), self.topics, strict=True):
             properties |= {f"{kind}.storage.topic": topic, f"{kind}.storage.replication.factor": 1}
         properties |= {"offset.storage.partitions": 3, "status.storage.partitions": 2}
+        properties |= own or {}
         self._properties = _write(directory / f"{name}.properties", properties)
 
     def command(self) -> list[str]:

@@ -113,8 +113,8 @@ class As:
         return self._authority.may(self.principal, "10.0.0.1", need, topic or CLUSTER_NAME)
 
     def holds(self, operation: Operation, topic: str) -> bool:
-        need = Need(operation, TOPIC if topic else CLUSTER)
-        return self._authority.holds(self.principal, "10.0.0.1", need, topic or CLUSTER_NAME)
+        resource, name = (TOPIC, topic) if topic else (CLUSTER, CLUSTER_NAME)
+        return self._authority.allows(self.principal, "10.0.0.1", operation, resource, name)
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from agent.cli import main
+from deploy.services.ports import free_port
+from tests.equipment.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[4]
 START_S_MAX = 60
@@ -86,6 +88,13 @@ class Dev:
     data_dir: Path
     bootstrap: str
     http: str
+    secured: str = ""
+    """host:port of another listener, by TLS and with a login (`command_config`)."""
+
+    @property
+    def command_config(self) -> str:
+        """That file."""
+        return str(self.data_dir.parent / "client.properties")
 
     def run(self, *arguments: str, stdin: str = "", status: int = 0) -> Ran:
         """Run a command against it, which must end with that status."""
@@ -137,9 +146,34 @@ def start_dev(data_dir: Path, *arguments: str) -> Dev:
     return Dev(process, data_dir, kafka[1], http[1])
 
 
+def secured_listener(folder: Path, port: int) -> Iterator[str]:
+    """Options of a listener by TLS, where `root` logs in; what clients need goes to `client.properties`."""
+    authority = Authority(folder / "authority")
+    pair, password = authority.pair("server"), "root-password"
+    listener: dict[str, object] = {"name": "SECURED", "host": "127.0.0.1", "port": port}
+    listener |= {"advertised_host": "localhost", "protocol": "SASL_SSL", "sasl_mechanisms": "SCRAM-SHA-512"}
+    listener |= {"tls_cert_file": pair.cert, "tls_key_file": pair.key}
+    settings = {f"listeners.1.{name}": value for name, value in listener.items()}
+    settings |= {"sasl.admin_user": "root", "sasl.admin_password": password}
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    login = f'{module} required username="root" password="{password}";'
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": login,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority.cert,
+    }
+    lines = (f"{name}={value}\n" for name, value in properties.items())
+    (folder / "client.properties").write_text("".join(lines))
+    for name, value in settings.items():
+        yield from ("--set", f"{name}={value}")
+
+
 @pytest.fixture(scope="session")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     """A `floe dev` shared by the session: use topics of your own."""
-    running = start_dev(tmp_path_factory.mktemp("dev") / "data")
-    yield running
+    folder = tmp_path_factory.mktemp("dev")
+    running = start_dev(folder / "data", *secured_listener(folder, port := free_port()))
+    yield replace(running, secured=f"localhost:{port}")
     assert running.stop() == 0

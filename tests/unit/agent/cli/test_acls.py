@@ -62,6 +62,27 @@ def test_lines_are_of_kafkas_tool() -> None:
     ]
 
 
+def test_names_that_begin_alike_become_a_prefix_where_nothing_else_seen_has_it() -> None:
+    read = [row(Operation.READ, TOPIC, name) for name in ("pay.in", "pay.out", "pay.eu.x", "a-1", "a-2", "*")]
+    one = Wanted("User:alice", TOPIC, (Operation.READ,), ("*", "a-1", "a-2", "pay.eu.x", "pay.in", "pay.out"))
+    assert wanted(read) == wanted(read, 4) == [one]
+    assert wanted(read, 3) == [
+        one._replace(names=("pay.",), prefixed=True),
+        one._replace(names=("a-1", "a-2", "*")),
+    ]
+    assert wanted(read, 2)[0].names == ("a-", "pay.")
+    bob = Wanted("User:bob", TOPIC, (Operation.READ,), ("pay.secret",))
+    others = [*read, row(Operation.READ, TOPIC, "pay.secret", "User:bob")]
+    assert wanted(others, 3) == [one, bob], "alice would have been given bob's"
+    group = [*read, row(Operation.READ, GROUP, "pay.secret", "User:bob")]
+    assert wanted(group, 3)[0].names == ("pay.",), "names of groups are others than those of topics"
+
+
+def test_a_prefix_is_told_to_kafkas_tool() -> None:
+    (line,) = commands([Wanted("User:alice", TOPIC, (Operation.READ,), ("pay.",), prefixed=True)])
+    assert line.endswith("--operation Read --resource-pattern-type prefixed --topic pay.")
+
+
 @pytest.mark.parametrize("text", ["a'; rm -rf /; '", "$(reboot)", "`x`", "-x y", "a\\b", "User:O=a\\, b"])
 def test_a_shell_takes_names_as_they_are(text: str) -> None:
     assert shlex.split(quoted(text)) == [text]

@@ -34,8 +34,13 @@ WAIT_S_MAX = 60.0
 pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # Spark, twice
 
 
-def audit(dev: Dev, topic: str, jars: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """Status and verdict."""
+def audit(
+    dev: Dev, topic: str, jars: Path, *options: str, secured: bool = False
+) -> tuple[int, dict[str, Any]]:
+    """Status and verdict. `secured`: by TLS and with a login, in Spark's tasks too."""
+    where = {"FLOE_BOOTSTRAP": dev.bootstrap}
+    if secured:
+        where = {"FLOE_BOOTSTRAP": dev.secured, "FLOE_COMMAND_CONFIG": dev.command_config}
     ran = floe(
         *(
             "table",
@@ -49,17 +54,18 @@ def audit(dev: Dev, topic: str, jars: Path, *options: str) -> tuple[int, dict[st
             "--java-home",
             str(java_home()),
         ),
-        FLOE_BOOTSTRAP=dev.bootstrap,
         FLOE_HTTP=dev.http,
+        **where,
     )
+    assert ran.out, ran
     return ran.status, json.loads(ran.out)
 
 
 def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with transactions: aborted and open ones are in neither, and a row of an aborted one is seen.
 
-    Spark reads the topic, with every kind of null and empty in its records, and the agent tells of both
-    audits.
+    Spark reads the topic, with every kind of null and empty in its records, the first time by TLS and with a
+    login, and the agent tells of both audits.
     """
     jars = ensure("iceberg")[0].parent
     assert dev.run("topic", "create", "audited", "--partitions", "2").status == 0
@@ -68,7 +74,7 @@ def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch:
     odd_records(dev, "audited")
     aborted = transactions(dev, "audited")
 
-    status, verdict = audit(dev, "audited", jars, "--since", "start")
+    status, verdict = audit(dev, "audited", jars, "--since", "start", secured=True)
     assert (status, verdict["equal"], verdict["read_by"]) == (0, True, "spark"), verdict
     until(lambda: figure(dev, "floe_audit_findings", "audited") == 0, "the agent tells of no audit")
     assert verdict["topics"][0]["table"] == verdict["topics"][0]["consumed"] == ROWS + len(ODD) + 2

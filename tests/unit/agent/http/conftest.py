@@ -53,6 +53,11 @@ class Edge:
             message.configs.add(name=key, value=value)
         assert isinstance(await self.replica.propose(message), Done)
 
+    def have(self, **changes: object) -> None:
+        """Have other parts from now on."""
+        self.parts = replace(self.parts, **changes)  # type: ignore[arg-type]  # fields of Parts
+        self.app = build(self.parts)
+
     def rebuilt(self, **changes: object) -> Starlette:
         """The application with other parts."""
         return build(replace(self.parts, **changes))  # type: ignore[arg-type]  # fields of Parts

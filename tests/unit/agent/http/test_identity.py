@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,61 +11,21 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from agent.config.users import UsersFile, line_of
 from agent.http.identity import OPEN
-from agent.kafka.assembly import authority_of, logins_of
-from agent.kafka.login import scram
-from agent.kafka.login.passwords import Passwords
-from agent.net.tokens.identity import Bearers, Identity, TokenRefused
-from agent.telemetry.shadow import Shadow
+from agent.kafka.login.passwords import WAITING_MAX
+from agent.net.tokens.identity import Bearers
 from agent.telemetry.trail import LOGIN, Trail
-from coordination.memory_server import MemoryServer
-from coordination.state.scram_types import ScramCredential
-from objectstore.adapters.memory import MemoryStore
-from objectstore.faulty import FaultyStore
-from tests.unit.agent.http.conftest import Edge, agent_on, connect
+from tests.unit.agent.http.closed import OneToken, closed_agent
+from tests.unit.agent.http.conftest import Edge, connect
+from tests.unit.agent.net.server.harness import until
 
 LOGIN_PATH = "/iceberg/v1/oauth/tokens"
 
 
-class OneToken:
-    """Takes tokens that begin with `t-`; `t-right` is Tom's."""
-
-    def takes(self, token: str) -> bool:
-        """By its beginning."""
-        return token.startswith("t-")
-
-    async def verify(self, token: str) -> Identity:
-        """Raises TokenRefused."""
-        if token != "t-right":
-            raise TokenRefused("a secret reason")
-        return Identity("tom", 0)
-
-
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[Edge]:
-    """An agent whose HTTP asks who it is; `ann` is in the users' file, `sam` logs in by SCRAM."""
-    users = tmp_path / "users"
-    users.write_text(line_of("ann", "ann's", bytes(16)))
-    http = {"host": "127.0.0.1", "port": 0, "authentication": "required", "barrier_timeout_ms": 300}
-    sasl = {"users_file": str(users), "admin_user": "root", "admin_password": "root's"}
-    sections = {"http": http, "sasl": {**sasl, "failed_delay_ms": 0}}
-    async with agent_on(MemoryServer(), FaultyStore(MemoryStore(), 1), **sections) as edge:
-        parts = edge.parts
-        logins = logins_of(
-            parts.config, parts.clock, parts.replica, parts.metrics, UsersFile(str(users)), None
-        )
-        salted = scram.salted("sha512", "sam's", b"salt", 4096)
-        credential = ScramCredential(4096, b"salt", *scram.keys("sha512", salted))
-        parts.replica.state.scram.credentials["sam", 2] = credential
-        trail = Trail(parts.config.audit_log, parts.clock, "edge", parts.metrics)
-        shadow = Shadow(parts.clock, 100)
-        edge.app = edge.rebuilt(
-            passwords=Passwords(logins, bytes(32)),
-            bearers=Bearers([OneToken()]),
-            trail=trail,
-            authority=authority_of(parts.config, parts.clock, parts.replica, parts.metrics, shadow, trail),
-        )
+    """No ACLs are asked."""
+    async with closed_agent(tmp_path) as edge:
         yield edge
 
 
@@ -114,6 +76,35 @@ async def test_a_password_that_is_no_longer_kept_does_not_let_in_again(
     assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 200
     del closed.replica.state.scram.credentials["sam", 2]
     assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 401
+
+
+async def test_a_wrong_password_is_answered_late_and_keeps_nobody_waiting(closed: Edge) -> None:
+    config = closed.parts.config
+    sasl = config.sasl.model_copy(update={"failed_delay_ms": 3_600_000})
+    http = config.http.model_copy(update={"requests_in_flight_max": 1})
+    closed.have(config=config.model_copy(update={"sasl": sasl, "http": http}))
+    logins = closed.parts.metrics.logins.labels("BASIC", "failed")
+    async with connect(closed.app) as client:
+        wrong = [asyncio.create_task(client.get("/status", auth=("ann", "guessed"))) for _ in range(3)]
+        await until(lambda: logins._value.get() == len(wrong))
+        assert (await client.get("/status.json", auth=("ann", "ann's"))).status_code == 200
+        assert not any(each.done() for each in wrong)
+        for each in wrong:
+            each.cancel()
+
+
+async def test_a_flood_of_guesses_is_told_to_come_again_and_whoever_is_known_passes(
+    closed: Edge, client: httpx.AsyncClient
+) -> None:
+    right = ("ann", "ann's")
+    assert (await client.get("/status.json", auth=right)).status_code == 200
+    guesses = [client.get("/status.json", auth=("ann", f"guess {number}")) for number in range(300)]
+    flood = asyncio.gather(*guesses)
+    await asyncio.sleep(0)
+    assert (await client.get("/status.json", auth=right)).status_code == 200
+    told = Counter(answer.status_code for answer in await flood)
+    assert told.keys() == {401, 503}
+    assert told[401] >= WAITING_MAX
 
 
 async def test_the_answer_does_not_tell_whether_there_is_such_a_user(client: httpx.AsyncClient) -> None:

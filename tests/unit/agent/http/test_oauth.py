@@ -152,6 +152,20 @@ async def test_whoever_guesses_learns_nothing_and_is_counted(app: App, client: h
     assert 'floe_logins_total{mechanism="BASIC",outcome="failed"} 5.0' in page
 
 
+async def test_guesses_leave_places_for_others(
+    world: World, sections: dict[str, Any], client: httpx.AsyncClient
+) -> None:
+    """Of four places one is for tokens: others who ask meanwhile are told to come again."""
+    slow = {**sections["sasl"], "failed_delay_ms": 1_000}
+    http = {**sections["http"], "requests_in_flight_max": 4}
+    app = await world.start("slow", **{**sections, "sasl": slow, "http": http})
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{app.http_port}") as there:
+        guesses = [asyncio.create_task(there.post(PATH, data=credentials("ann", "no"))) for _ in range(6)]
+        assert (await there.get("/iceberg/v1/config", auth=("ann", "ann's"))).status_code == 200
+        told = [answer.status_code for answer in await asyncio.gather(*guesses)]
+    assert set(told) == {401, 503}
+
+
 @pytest.mark.parametrize(
     ("form", "error"),
     [
@@ -264,7 +278,11 @@ async def test_what_the_holder_may_is_what_the_user_may(
     await client.delete("/iceberg/v1/namespaces/ns/tables/hidden", auth=("root", "root's"))
     await app.stop()  # what the audit log has waiting is written
     told = capsys.readouterr()
-    lines = [each for each in (told.out + told.err).splitlines() if "ns." in each]
+    require_told([each for each in (told.out + told.err).splitlines() if "ns." in each])
+
+
+def require_told(lines: list[str]) -> None:
+    """The audit log has who was refused, who read and who changed."""
     for kind, principal, operation, name in (
         ("REFUSED", "ann", "Read", "ns.seen"),
         ("REFUSED", "ann", "Alter", "ns.seen"),
