@@ -23,7 +23,8 @@ from agent.net.wire.primitives import Buffer
 HELD_BYTES: Final = 256 * 1024
 """Encrypted at once, bytes."""
 RECORD_BYTES: Final = 16 * 1024
-"""Small buffers are put together up to this size, bytes: the largest TLS record."""
+"""The largest TLS record, bytes. No more is given to OpenSSL or taken from it at once: its buffers keep the
+memory of the most that they ever held, half a megabyte for each connection with pieces of 64 and 256 KiB."""
 WAITING_BYTES_MAX: Final = 32 * 1024
 """Of a handshake that waits for its turn, bytes: beyond it the socket is not read."""
 TLS_HANDSHAKE: Final = 0x16
@@ -44,8 +45,8 @@ class Encrypted(asyncio.BufferedProtocol):
         speaks: str,
         gone: Callable[[], None] | None = None,
     ) -> None:
-        """`scratch`: shared, read into and used up at once. `refused` hears why a handshake came to nothing.
-        `speaks`: what clients have to set. `gone` hears of the end."""
+        """`scratch`: shared with others of TLS, not with the app, and used up at once. `refused` hears why a
+        handshake came to nothing. `speaks`: what clients have to set. `gone` hears of the end."""
         self._gone = gone
         self._tls, self._scratch, self._strangers = tls, scratch, strangers
         self._make_app, self._refused, self._speaks = app, refused, speaks
@@ -81,12 +82,13 @@ class Encrypted(asyncio.BufferedProtocol):
                 http = bytes(read[:4]) in HTTP
                 self._fail("HTTP was spoken to a Kafka listener" if http else WANTED.format(self._speaks))
                 return
-        self._incoming.write(read)
-        if self._app is not None:
-            self._read()
-        elif not self._queued:
-            self._queued = True
-            self._strangers.step(self._take_step)
+        for start in range(0, nbytes, RECORD_BYTES):
+            self._incoming.write(read[start : start + RECORD_BYTES])
+            if self._app is not None:
+                self._read()
+            elif not self._queued:
+                self._queued = True
+                self._strangers.step(self._take_step)
         if self._queued and not self._full and self._incoming.pending > WAITING_BYTES_MAX:
             self._full = True
             assert self._raw is not None
@@ -260,8 +262,7 @@ class Encrypted(asyncio.BufferedProtocol):
         if raw is None or raw.is_closing():
             return
         while self._plain and self._writable:
-            self._encrypt()
-            self._flush()
+            self._encrypt(raw)
         if self._plain or not (self._closing or self._eof):
             return
         with suppress(ssl.SSLError):
@@ -271,23 +272,28 @@ class Encrypted(asyncio.BufferedProtocol):
         if self._closing:
             raw.close()
 
-    def _encrypt(self) -> None:
-        """Some of what waits: whole large buffers, or small ones together."""
-        done = 0
+    def _encrypt(self, raw: asyncio.Transport) -> None:
+        """Some of what waits, record by record."""
+        done, records = 0, list[bytes]()
         while self._plain and done < HELD_BYTES:
-            first = self._plain.popleft()
-            if len(first) > HELD_BYTES:
-                self._plain.appendleft(first[HELD_BYTES:])
-                first = first[:HELD_BYTES]
-            if len(first) < RECORD_BYTES and self._plain:
-                parts, size = [first], len(first)
-                while self._plain and size + len(self._plain[0]) <= RECORD_BYTES:
-                    parts.append(self._plain.popleft())
-                    size += len(parts[-1])
-                first = memoryview(b"".join(parts))
-            self._ssl.write(first)
-            done += len(first)
+            piece = self._piece()
+            self._ssl.write(piece)
+            records.append(self._outgoing.read())
+            done += len(piece)
         self._plain_bytes -= done
+        raw.writelines(records)
+
+    def _piece(self) -> memoryview:
+        """What goes into one record: of a large buffer as much, small ones together."""
+        first = self._plain.popleft()
+        if len(first) > RECORD_BYTES:
+            self._plain.appendleft(first[RECORD_BYTES:])
+            return first[:RECORD_BYTES]
+        parts, size = [first], len(first)
+        while self._plain and size + len(self._plain[0]) <= RECORD_BYTES:
+            parts.append(self._plain.popleft())
+            size += len(parts[-1])
+        return first if len(parts) == 1 else memoryview(b"".join(parts))
 
     def _flush(self) -> None:
         raw = self._raw
