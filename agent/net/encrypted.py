@@ -27,6 +27,7 @@ RECORD_BYTES: Final = 16 * 1024
 memory of the most that they ever held, half a megabyte for each connection with pieces of 64 and 256 KiB."""
 WAITING_BYTES_MAX: Final = 32 * 1024
 """Of a handshake that waits for its turn, bytes: beyond it the socket is not read."""
+NOTHING: Final = memoryview(b"")
 TLS_HANDSHAKE: Final = 0x16
 WANTED: Final = "plain bytes came to a listener that speaks TLS: set security.protocol to {} on the client"
 HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI")
@@ -82,13 +83,13 @@ class Encrypted(asyncio.BufferedProtocol):
                 http = bytes(read[:4]) in HTTP
                 self._fail("HTTP was spoken to a Kafka listener" if http else WANTED.format(self._speaks))
                 return
-        for start in range(0, nbytes, RECORD_BYTES):
-            self._incoming.write(read[start : start + RECORD_BYTES])
-            if self._app is not None:
-                self._read()
-            elif not self._queued:
-                self._queued = True
-                self._strangers.step(self._take_step)
+        if self._app is not None:
+            self._read(read)
+            return
+        self._incoming.write(read)
+        if not self._queued:
+            self._queued = True
+            self._strangers.step(self._take_step)
         if self._queued and not self._full and self._incoming.pending > WAITING_BYTES_MAX:
             self._full = True
             assert self._raw is not None
@@ -163,28 +164,49 @@ class Encrypted(asyncio.BufferedProtocol):
             self._refused(self, reason)
             self._raw.close()
 
-    def _read(self) -> None:
+    def _read(self, came: memoryview = NOTHING) -> None:
         """Decrypt what has come into the app's buffers, until there is no more or the app pauses."""
         app = self._app
         assert app is not None
         while not (self._paused or self._ended):
-            try:
-                count = self._read_into(app)
-            except ssl.SSLWantReadError:
-                break
-            except ssl.SSLError:  # the client's close_notify, or bytes that nobody who knows the key wrote
-                count = 0
-            if not count:
+            count, came, over = self._decrypt(app.get_buffer(-1), came)
+            if count:
+                app.buffer_updated(count)
+            if over:
                 self._ended = True
                 self.close()
+            elif not count:
                 break
-            app.buffer_updated(count)
+        if came:
+            self._incoming.write(came)  # for when the app goes on
         self._flush()
 
-    def _read_into(self, app: asyncio.BufferedProtocol) -> int:
-        buffer: Any = app.get_buffer(-1)
-        count: Any = self._ssl.read(len(buffer), buffer)  # typeshed thinks of reads without a buffer
-        return int(count)
+    def _decrypt(self, buffer: Any, came: memoryview) -> tuple[int, memoryview, bool]:
+        """Fill a buffer of the app's, by several records, as telling it of each costs more than decrypting.
+
+        Gives its bytes, what OpenSSL was not given yet, and whether that was all: the client's close_notify,
+        or bytes that nobody who knows the key wrote.
+        """
+        filled, view = 0, memoryview(buffer)
+        while filled < len(view):
+            if came and not self._incoming.pending:
+                self._incoming.write(came[:RECORD_BYTES])
+                came = came[RECORD_BYTES:]
+            rest: Any = view[filled:]
+            try:
+                count: Any = self._ssl.read(len(rest), rest)  # typeshed thinks of reads without a buffer
+            except ssl.SSLWantReadError:
+                if not came:
+                    break
+                self._incoming.write(came[:RECORD_BYTES])
+                came = came[RECORD_BYTES:]
+                continue
+            except ssl.SSLError:
+                count = 0
+            if not count:
+                return filled, came, True
+            filled += int(count)
+        return filled, came, False
 
     # A transport to the app.
 
