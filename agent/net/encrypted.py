@@ -24,9 +24,11 @@ from agent.net.wire.primitives import Buffer
 HELD_BYTES: Final = 256 * 1024
 """Encrypted at once, bytes."""
 RECORD_BYTES: Final = 16 * 1024
-"""Small buffers are put together up to this size, bytes: the largest TLS record."""
+"""The largest TLS record, bytes. No more is given to OpenSSL or taken from it at once: its buffers keep the
+memory of the most that they ever held, half a megabyte for each connection with pieces of 64 and 256 KiB."""
 WAITING_BYTES_MAX: Final = 32 * 1024
 """Of a handshake that waits for its turn, bytes: beyond it the socket is not read."""
+NOTHING: Final = memoryview(b"")
 TLS_HANDSHAKE: Final = 0x16
 WANTED: Final = "plain bytes came to a listener that speaks TLS: set security.protocol to {} on the client"
 HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI")
@@ -45,8 +47,8 @@ class Encrypted(asyncio.BufferedProtocol):
         speaks: str,
         gone: Callable[[], None] | None = None,
     ) -> None:
-        """`scratch`: shared, read into and used up at once. `refused` hears why a handshake came to nothing.
-        `speaks`: what clients have to set. `gone` hears of the end."""
+        """`scratch`: shared with others of TLS, not with the app, and used up at once. `refused` hears why a
+        handshake came to nothing. `speaks`: what clients have to set. `gone` hears of the end."""
         self._gone = gone
         self._tls, self._scratch, self._strangers = tls, scratch, strangers
         self._make_app, self._refused, self._speaks = app, refused, speaks
@@ -89,10 +91,11 @@ class Encrypted(asyncio.BufferedProtocol):
             size = self._announced.too_large
             self._fail(f"a TLS hello of {size} bytes was announced: at most {HELLO_BYTES_MAX} are taken")
             return
-        self._incoming.write(read)
         if self._app is not None:
-            self._read()
-        elif not self._queued:
+            self._read(read)
+            return
+        self._incoming.write(read)
+        if not self._queued:
             self._queued = True
             self._strangers.step(self._take_step)
         if self._queued and not self._full and self._incoming.pending > WAITING_BYTES_MAX:
@@ -173,28 +176,49 @@ class Encrypted(asyncio.BufferedProtocol):
             self._refused(self, reason)
             self._raw.close()
 
-    def _read(self) -> None:
+    def _read(self, came: memoryview = NOTHING) -> None:
         """Decrypt what has come into the app's buffers, until there is no more or the app pauses."""
         app = self._app
         assert app is not None
         while not (self._paused or self._ended):
-            try:
-                count = self._read_into(app)
-            except ssl.SSLWantReadError:
-                break
-            except ssl.SSLError:  # the client's close_notify, or bytes that nobody who knows the key wrote
-                count = 0
-            if not count:
+            count, came, over = self._decrypt(app.get_buffer(-1), came)
+            if count:
+                app.buffer_updated(count)
+            if over:
                 self._ended = True
                 self.close()
+            elif not count:
                 break
-            app.buffer_updated(count)
+        if came:
+            self._incoming.write(came)  # for when the app goes on
         self._flush()
 
-    def _read_into(self, app: asyncio.BufferedProtocol) -> int:
-        buffer: Any = app.get_buffer(-1)
-        count: Any = self._ssl.read(len(buffer), buffer)  # typeshed thinks of reads without a buffer
-        return int(count)
+    def _decrypt(self, buffer: Any, came: memoryview) -> tuple[int, memoryview, bool]:
+        """Fill a buffer of the app's, by several records, as telling it of each costs more than decrypting.
+
+        Gives its bytes, what OpenSSL was not given yet, and whether that was all: the client's close_notify,
+        or bytes that nobody who knows the key wrote.
+        """
+        filled, view = 0, memoryview(buffer)
+        while filled < len(view):
+            if came and not self._incoming.pending:
+                self._incoming.write(came[:RECORD_BYTES])
+                came = came[RECORD_BYTES:]
+            rest: Any = view[filled:]
+            try:
+                count: Any = self._ssl.read(len(rest), rest)  # typeshed thinks of reads without a buffer
+            except ssl.SSLWantReadError:
+                if not came:
+                    break
+                self._incoming.write(came[:RECORD_BYTES])
+                came = came[RECORD_BYTES:]
+                continue
+            except ssl.SSLError:
+                count = 0
+            if not count:
+                return filled, came, True
+            filled += int(count)
+        return filled, came, False
 
     # A transport to the app.
 
@@ -272,8 +296,7 @@ class Encrypted(asyncio.BufferedProtocol):
         if raw is None or raw.is_closing():
             return
         while self._plain and self._writable:
-            self._encrypt()
-            self._flush()
+            self._encrypt(raw)
         if self._plain or not (self._closing or self._eof):
             return
         with suppress(ssl.SSLError):
@@ -283,23 +306,28 @@ class Encrypted(asyncio.BufferedProtocol):
         if self._closing:
             raw.close()
 
-    def _encrypt(self) -> None:
-        """Some of what waits: whole large buffers, or small ones together."""
-        done = 0
+    def _encrypt(self, raw: asyncio.Transport) -> None:
+        """Some of what waits, record by record."""
+        done, records = 0, list[bytes]()
         while self._plain and done < HELD_BYTES:
-            first = self._plain.popleft()
-            if len(first) > HELD_BYTES:
-                self._plain.appendleft(first[HELD_BYTES:])
-                first = first[:HELD_BYTES]
-            if len(first) < RECORD_BYTES and self._plain:
-                parts, size = [first], len(first)
-                while self._plain and size + len(self._plain[0]) <= RECORD_BYTES:
-                    parts.append(self._plain.popleft())
-                    size += len(parts[-1])
-                first = memoryview(b"".join(parts))
-            self._ssl.write(first)
-            done += len(first)
+            piece = self._piece()
+            self._ssl.write(piece)
+            records.append(self._outgoing.read())
+            done += len(piece)
         self._plain_bytes -= done
+        raw.writelines(records)
+
+    def _piece(self) -> memoryview:
+        """What goes into one record: of a large buffer as much, small ones together."""
+        first = self._plain.popleft()
+        if len(first) > RECORD_BYTES:
+            self._plain.appendleft(first[RECORD_BYTES:])
+            return first[:RECORD_BYTES]
+        parts, size = [first], len(first)
+        while self._plain and size + len(self._plain[0]) <= RECORD_BYTES:
+            parts.append(self._plain.popleft())
+            size += len(parts[-1])
+        return first if len(parts) == 1 else memoryview(b"".join(parts))
 
     def _flush(self) -> None:
         raw = self._raw

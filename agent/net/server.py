@@ -66,6 +66,7 @@ class _Shared:
     reads: Collection[int]
     strangers: Strangers
     admission: Admission | None
+    encrypted: memoryview = field(default_factory=lambda: memoryview(bytearray(SCRATCH_BYTES)))
     live: dict[int, _Protocol] = field(default_factory=dict)
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     last_id: int = 0
@@ -205,7 +206,7 @@ def _let_in(shared: _Shared, listener: Listener, gone: Callable[[], None] | None
 
     speaks = "SASL_SSL" if listener.login else "SSL"
     app = partial(_Protocol, shared, listener)
-    return Encrypted(listener.tls, shared.scratch, shared.strangers, app, refused, speaks, gone)
+    return Encrypted(listener.tls, shared.encrypted, shared.strangers, app, refused, speaks, gone)
 
 
 class _Protocol(asyncio.BufferedProtocol):

@@ -77,14 +77,17 @@ class Run(NamedTuple):
 
 
 def secure(doors: Doors) -> tuple[str, ...]:
-    """What the client sets for SASL_SSL."""
-    return (
+    """The client's options for SASL_SSL, with a file of its settings."""
+    settings = (
         "security.protocol=SASL_SSL",
         "sasl.mechanism=PLAIN",
         f'sasl.jaas.config={PLAIN_LOGIN} username="{PLAIN_USER}" password="{PASSWORD}";',
         "ssl.truststore.type=PEM",
         f"ssl.truststore.location={doors.authority.cert}",
     )
+    file = doors.authority.folder / "client.properties"
+    file.write_text("\n".join(settings))
+    return ("--command-config", str(file))
 
 
 def produce(side: Side, properties: Sequence[str], login: Sequence[str]) -> Run:
@@ -97,7 +100,8 @@ def produce(side: Side, properties: Sequence[str], login: Sequence[str]) -> Run:
             TOOLS["producer-perf-test"],
             *("--bootstrap-server", side.secure if login else side.plain, "--topic", topic),
             *("--num-records", str(RECORDS), "--record-size", str(SIZE), "--throughput", "-1"),
-            *("--command-property", "acks=all", *properties, *login),
+            *("--command-property", "acks=all", *properties),
+            *login,
             heap=HEAP,
         ),
         check=False,

@@ -9,11 +9,10 @@ import hashlib
 import hmac
 import os
 import socket
-import ssl
 import struct
 from base64 import b64decode, b64encode
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agent.config.users import line_of
 from agent.net.wire.generated import sasl_authenticate as sa
@@ -66,10 +65,18 @@ class Doors:
         return Caller(self.trusting.wrap_socket(plain, server_hostname="localhost") if secret else plain)
 
 
+class Wired(Protocol):
+    """What of a socket is used."""
+
+    def sendall(self, content: bytes, /) -> None: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
 class Caller:
     """One connection of raw frames."""
 
-    def __init__(self, wire: socket.socket | ssl.SSLSocket) -> None:
+    def __init__(self, wire: Wired) -> None:
         self.wire = wire
 
     def ask(self, name: str, request: Any, version: int) -> Any:

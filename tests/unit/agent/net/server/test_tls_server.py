@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from agent.config.errors import ConfigError
 from agent.net.connection import Limits
+from agent.net.encrypted import RECORD_BYTES, Encrypted
 from agent.net.listening import Listener, RequestContext
 from agent.net.principals import namer
 from agent.net.renewal import Renewal
@@ -81,6 +82,45 @@ async def test_requests_and_answers_of_any_size_go_through(authority: Authority,
         await client.close()
         await until(lambda: not server.connections)
         assert server.request_bytes == 0
+
+
+async def test_openssl_is_given_a_record_at_a_time(
+    authority: Authority, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its buffers keep the memory of the most that they ever held, for as long as the connection lives."""
+    most = 0
+    make = Encrypted.__init__
+
+    class Measured:
+        def __init__(self, bio: ssl.MemoryBIO) -> None:
+            self._bio = bio
+
+        @property
+        def pending(self) -> int:
+            return self._bio.pending
+
+        def write(self, content: Buffer) -> None:
+            nonlocal most
+            self._bio.write(content)
+            most = max(most, self.pending)
+
+        def read(self) -> bytes:
+            nonlocal most
+            most = max(most, self.pending)
+            return self._bio.read()
+
+    def measured(self: Any, *arguments: Any) -> None:
+        make(self, *arguments)
+        self._incoming, self._outgoing = Measured(self._incoming), Measured(self._outgoing)
+
+    monkeypatch.setattr(Encrypted, "__init__", measured)
+    async with serving(tls_of(pair)) as (_, port):
+        client = await connect(port, authority.client())
+        for size in (10, 200_000, 3 * MIB):
+            client.send(size, size=size)
+            assert len(await client.frame()) == size + 4
+        await client.close()
+    assert RECORD_BYTES < most < RECORD_BYTES + 1024
 
 
 async def test_a_client_that_reads_slowly_gets_everything(authority: Authority, pair: Pair) -> None:
