@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from uvicorn.config import Config
@@ -137,7 +138,7 @@ class Connections:
 
     def __init__(self, tls: Tls | None, idle_max: int, metrics: Metrics | None = None) -> None:
         self._tls, self._metrics = tls, metrics
-        self._scratch = memoryview(bytearray(READ_BYTES))
+        self._encrypted, self._plain = (memoryview(bytearray(READ_BYTES)) for _ in range(2))
         self.idle = Strangers(idle_max, KEEP_ALIVE_S)
 
     async def sweep(self) -> None:
@@ -159,8 +160,8 @@ class Connections:
 
         if self._tls is None:
             return http("")
-        scratch = self._scratch
-        return Https(self._tls, scratch, self.idle, lambda: _Decrypted(scratch, http), self._refused, "https")
+        made = partial(_Decrypted, self._plain, http)
+        return Https(self._tls, self._encrypted, self.idle, made, self._refused, "https")
 
     def _refused(self, one: Encrypted, reason: str) -> None:
         peer = one.get_extra_info("peername") or ("",)

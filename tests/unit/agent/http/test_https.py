@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import random
 import shutil
 import ssl
 from collections.abc import AsyncIterator
@@ -48,6 +50,10 @@ async def _who(request: Request) -> Response:
     return Response(f"{request.url.scheme} {request.scope['state'][PRINCIPAL]} {size}")
 
 
+async def _digest(request: Request) -> Response:
+    return Response(hashlib.sha256(await request.body()).hexdigest())
+
+
 async def _large(_request: Request) -> Response:
     return Response(b"x" * 5 * MIB)
 
@@ -60,10 +66,14 @@ def config_of(pair: Pair | None, **more: object) -> HttpConfig:
 
 @asynccontextmanager
 async def serving(config: HttpConfig) -> AsyncIterator[tuple[HttpServer, Tls | None]]:
-    """A server of two routes."""
+    """A server of a few routes."""
     tls = tls_of(config, "http") if config.tls_cert_file else None
     app = Starlette(
-        routes=[Route("/who", _who, methods=["GET", "POST"]), Route("/large", _large)],
+        routes=[
+            Route("/who", _who, methods=["GET", "POST"]),
+            Route("/digest", _digest, methods=["POST"]),
+            Route("/large", _large),
+        ],
     )
     server = HttpServer(app, config, tls, Metrics())
     await server.start()
@@ -84,6 +94,16 @@ async def test_bodies_and_answers_of_any_size_go_through(authority: Authority, p
             answer = await client.post("/who", content=b"x" * size)
             assert answer.text == f"https  {size}"
         assert len((await client.get("/large")).content) == 5 * MIB
+
+
+async def test_a_body_comes_as_it_was_sent_however_many_records_come_at_once(
+    authority: Authority, pair: Pair
+) -> None:
+    """What is decrypted may not lie where the next records wait to be."""
+    body = random.Random(1).randbytes(3 * MIB)
+    async with serving(config_of(pair)) as (server, _), connect(server, authority.client()) as client:
+        answer = await client.post("/digest", content=body)
+        assert answer.text == hashlib.sha256(body).hexdigest()
 
 
 async def test_a_certificate_names_its_client_by_the_rules(authority: Authority, pair: Pair) -> None:
