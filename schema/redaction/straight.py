@@ -151,8 +151,6 @@ class Straight:
         rest = tuple(each.rest for each in applied if each.rest is not None)
         if not rest and not path and not least and most is None:
             return None
-        if not rest and path:
-            return _unsure
         items = self.place(_Where(rest, path=path))
 
         def made(value: list[Any]) -> list[Any]:

@@ -44,7 +44,8 @@ class Drawn:
         elif chance < 0.2:
             found = {"anyOf": [found, {"type": "null"}]}
         elif chance < 0.3:
-            found = {"allOf": [found, draw.choice(({}, PII, {"default": "x"}, {"minLength": 0}))]}
+            more = draw.choice(({}, PII, {"minLength": 0}))
+            found = {"allOf": [found, more, *draw.choice(((), ({"default": "x"}, {"default": "y"})))]}
         elif chance < 0.35:
             found = {"anyOf": [found, self.plain(depth)]}
         elif chance < 0.38:
@@ -70,6 +71,7 @@ class Drawn:
                     {},
                     {"enum": ["open 1", "open 2", 3]},
                     {"type": "object"},
+                    {"type": "array"},
                 )
             )
         if choice == 7:
@@ -131,7 +133,7 @@ class Drawn:
         if kind == "object":
             return self.an_object(said, path, depth, secret=secret)
         if kind == "array":
-            items = said["items"]
+            items = said.get("items", {"type": "object", "properties": {}})
             several = items if isinstance(items, list) else [items] * (draw.randrange(3) if depth < 9 else 0)
             return [self.value(each, path, depth + 1, secret=secret) for each in several]
         plain: dict[str, Any] = {
