@@ -1,8 +1,8 @@
 """Whatever strangers say at the door: `python -m tests.fuzz_door --seconds N [--seed S]`.
 
 Logins by each mechanism, each of whose messages may be broken; TLS handshakes of a real client, broken, cut
-and doubled. Nobody may be let in who did not show what a user shows, nothing but a refusal may come out, and a
-refusal says no more than that.
+and doubled. Nobody may be let in who did not show what a user shows, nothing but a refusal may come out, and
+that says no more.
 """
 
 from __future__ import annotations
