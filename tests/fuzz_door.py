@@ -2,7 +2,7 @@
 
 Logins by each mechanism, each of whose messages may be broken; TLS handshakes of a real client, broken, cut
 and doubled. Nobody may be let in who did not show what a user shows, nothing but a refusal may come out, and
-a refusal says no more than that.
+that says no more.
 """
 
 from __future__ import annotations

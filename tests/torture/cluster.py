@@ -15,6 +15,8 @@ from deploy.services.ports import free_port
 from deploy.services.s3 import S3Service
 from tests.equipment.proxy import Proxy
 from tests.torture.links import LinkLoop, StoreProxy
+from tests.torture.strangers import LISTENER, Flood
+from tests.torture.strangers import SETTINGS as STRANGERS
 
 LEASE_S = 3
 FAST: dict[str, dict[str, Any]] = {
@@ -33,8 +35,11 @@ _numbers = itertools.count(1)
 class Member:
     """An agent with its links: to etcd, to the store, and from its clients."""
 
-    def __init__(self, agent: FloeAgent, etcd: Proxy, store: StoreProxy, clients: Proxy) -> None:
+    def __init__(
+        self, agent: FloeAgent, etcd: Proxy, store: StoreProxy, clients: Proxy, strangers: Flood
+    ) -> None:
         self.agent = agent
+        self.strangers = strangers
         self.etcd = etcd
         self.store = store
         self.clients = clients
@@ -139,7 +144,7 @@ class Cluster:
         etcd = self.links.link(self.etcd.port)
         store = self.links.link(self.store.port, store=True)
         assert isinstance(store, StoreProxy)
-        kafka_port = free_port()
+        kafka_port, strangers = free_port(), Flood(free_port())
         clients = self.links.link(kafka_port)
         settings: dict[str, Any] = clustered(
             etcd=etcd.address,
@@ -153,18 +158,20 @@ class Cluster:
                 "port": kafka_port,
                 "advertised_host": "127.0.0.1",
                 "advertised_port": clients.port,
-            }
+            },
+            {**LISTENER, "port": strangers.port},
         ]
-        for source in (FAST, self._settings):
+        for source in (FAST, STRANGERS, self._settings):
             for section, values in source.items():
                 settings[section] = {**settings.get(section, {}), **values}
         agent = self._agent(f"agent-{index}", settings)
         stack.enter_context(agent)
-        return Member(agent, etcd, store, clients)
+        return Member(agent, etcd, store, clients, strangers)
 
     def heal(self) -> None:
         """End every fault: links whole, processes running. Notes agents that ended by themselves."""
         for member in self.members:
+            self.links.do(member.strangers.end)
             for link in member.links:
                 self.links.do(link.heal)
         for service in (self.etcd, self.store, *(member.agent for member in self.members)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tests.equipment.proxy import Lane
 from tests.torture.cluster import LEASE_S, Cluster, Member
 from tests.torture.links import StoreProxy
+from tests.torture.strangers import AT_ONCE
 
 BITE_SECONDS_MAX = 20.0
 REGISTERED_SECONDS_MAX = 60.0
@@ -110,6 +111,13 @@ def _refused(stores: Sequence[StoreProxy]) -> int:
     return sum(store.refused for store in stores)
 
 
+def _flood(cluster: Cluster, member: Member) -> Bitten:
+    """Strangers by the hundred; it bites once the agent has turned many away."""
+    before = member.strangers.ended_by_agent
+    cluster.links.do(member.strangers.begin)
+    return lambda: member.strangers.ended_by_agent > before + AT_ONCE
+
+
 def _cut(lane: Lane) -> Bitten:
     before = lane.dropped_bytes
     lane.cut = True
@@ -134,6 +142,7 @@ FAULTS = (
     Fault("etcd not reached", lambda _, member: _cut(member.etcd.requests)),
     Fault("agent's answers to clients lost", lambda _, member: _cut(member.clients.answers)),
     Fault("clients' requests lost", lambda _, member: _cut(member.clients.requests)),
+    Fault("a flood of strangers", _flood),
 )
 
 
