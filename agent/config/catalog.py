@@ -21,7 +21,7 @@ class CatalogServiceConfig(Section):
     """How long a token holds, seconds. One whose user's password was changed or taken away holds no more at
     once."""
 
-    vending_role_arn: Annotated[str, Field(pattern=r"^(arn:[!-~]{16,2044})?$")] = ""
+    vending_role_arn: Annotated[str, Field(pattern=r"^(arn:[!-~]{16,1000})?$")] = ""
     """Role that keys are lent of: `arn:aws:iam::123456789012:role/floe-readers`, which may at most read the
     bucket and which the agents may assume. MinIO takes any, as `arn:aws:iam:::role/floe`. Empty: no keys are
     lent. S3 only."""

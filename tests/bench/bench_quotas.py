@@ -23,7 +23,7 @@ from tests.bench.load import create_topic, set_quota
 from tests.bench.scrape import metric
 
 QUOTA = 1_000_000  # bytes per second
-WARM_S, MINUTE_S, READ_S = 25, 60, 80
+WARM_S, MINUTE_S, READ_S = 40, 60, 80
 STORED, SENT = "floe_produce_bytes_total", "floe_fetch_bytes_total"
 TO_READ = 2 * (WARM_S + READ_S) * QUOTA // 1000  # records of 1 kB
 
