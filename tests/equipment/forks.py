@@ -3,7 +3,7 @@
 What is forked is a process of its own, with its own folder, environment, log, signals and death; only the
 imports were made before. Of each kind of Python (by what its environment tells the interpreter) there are
 two, in turn, each with a hash seed of its own: agents that agree only because their sets are ordered alike
-would not agree. What is no `python -m module` is started as ever.
+would not agree. Whatever else is started as ever.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from deploy.services import guardian, launching
 
 SERVER = Path(__file__).with_name("fork_server.py")
 SEEDS = 2  # Pythons of each kind
+FORKED = ["agent", "tests.torture.crashing_agent"]
+"""Modules that may be: one that changes code before its import, as an agent without a fence, is too late."""
 KINDS_MAX = 4  # of environments; one more is started as ever, as each Python keeps 100 MiB
 
 
@@ -116,7 +118,8 @@ def start(
 ) -> subprocess.Popen[bytes] | Forked:
     """A launching.Launcher."""
     python, flag, module, *words = [*command, "", ""][: max(3, len(command))]
-    server = _server(env) if (python, flag) == (sys.executable, "-m") else None
+    forked = (python, flag) == (sys.executable, "-m") and module in FORKED
+    server = _server(env) if forked else None
     if server is None:
         return launching.spawned(command, cwd=cwd, env=env, log=log)
     log.touch()  # as when it is opened here: whoever asks before the process has come so far finds it

@@ -45,6 +45,7 @@ def servers() -> Iterator[None]:
     """Servers of these tests' own: those of the session go on."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forks, "_servers", {})
+        patch.setattr(forks, "FORKED", ["told"])
         yield
         forks.end()
 
@@ -107,9 +108,14 @@ def test_two_after_one_another_hash_differently(told: Path) -> None:
     assert seen[0] != seen[1]
 
 
-def test_other_words_for_the_interpreter_and_other_programs_are_started_as_ever(told: Path) -> None:
-    before = dict(forks._servers)
-    for command in (["true"], [sys.executable, "-c", "pass"], [sys.executable, "-W", "error", "-m", "told"]):
+def test_other_words_for_the_interpreter_other_modules_and_programs_are_started_as_ever(told: Path) -> None:
+    before, other = dict(forks._servers), [sys.executable, "-m", "json.tool", "--help"]
+    for command in (
+        ["true"],
+        [sys.executable, "-c", "pass"],
+        [sys.executable, "-W", "error", "-m", "told"],
+        other,
+    ):
         process = forks.start(command, cwd=told, env={}, log=told / "log")
         assert isinstance(process, subprocess.Popen)
         process.wait(60)
