@@ -211,8 +211,8 @@ def _nothing(_: str) -> ast.expr:
 def _options(kind: type[Message], part: Descriptor | OneofDescriptor | FieldDescriptor) -> Any:
     """The rules of a part of a message. Raises Beyond where something of them is not understood."""
     if not is_ruled(part):
-        return kind().rules  # type: ignore[attr-defined]
-    rules: Any = kind.FromString(part.GetOptions().SerializeToString()).rules  # type: ignore[attr-defined]
+        return kind().rules  # type: ignore[attr-defined]  # each of the three has it
+    rules: Any = kind.FromString(part.GetOptions().SerializeToString()).rules  # type: ignore[attr-defined]  # each has it
     before = rules.ByteSize()
     rules.DiscardUnknownFields()
     if rules.ByteSize() != before:

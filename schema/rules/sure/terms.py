@@ -65,14 +65,17 @@ def _checked(file: bytes) -> bool:
 
 
 def constant(value: bool | int | float | str | bytes | frozenset[object]) -> ast.expr:
+    """A value that rules name."""
     return ast.Constant(value)  # type: ignore[arg-type]  # a frozenset is one of the compiler's constants
 
 
 def call(name: str, *given: ast.expr) -> ast.expr:
+    """A function of the scope called with these."""
     return ast.Call(ast.Name(name, LOAD), list(given), [])
 
 
 def method(of: ast.expr, name: str, *given: ast.expr) -> ast.expr:
+    """A method of a value called with these."""
     return ast.Call(ast.Attribute(of, name, LOAD), list(given), [])
 
 
@@ -82,6 +85,7 @@ def compared(left: ast.expr, *rest: tuple[str, ast.expr]) -> ast.expr:
 
 
 def negated(one: ast.expr) -> ast.expr:
+    """Whether it is not so."""
     return ast.UnaryOp(ast.Not(), one)
 
 
@@ -91,6 +95,7 @@ def all_of(conditions: Sequence[ast.expr]) -> ast.expr:
 
 
 def any_of(*conditions: ast.expr) -> ast.expr:
+    """Whether one of them is so."""
     return _joined(ast.Or(), conditions)
 
 
@@ -105,4 +110,5 @@ def each_of(values: ast.expr, conditions: Sequence[ast.expr]) -> ast.expr:
 
 
 def size(of: ast.expr) -> ast.expr:
+    """How many elements, characters or bytes there are."""
     return call("len", of)
