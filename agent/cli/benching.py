@@ -26,6 +26,7 @@ from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
 from agent.cli.output import print_json, print_table
 from agent.cli.session import CLIENT_ID, session
 from coordination.clock import SystemClock
+from objectstore import tasks
 
 RECORDS_MAX = 10_000_000
 """Of one run: the times of each are kept, 16 bytes."""
@@ -117,7 +118,7 @@ async def _run(bootstrap: str, topic: str, partitions: int, load: Load) -> Times
         _clients(bootstrap, name, load) as (reader, writers),
     ):
         times, over = Times(), asyncio.Event()
-        reading = asyncio.ensure_future(_read(reader, times, over))
+        reading = tasks.start(_read(reader, times, over), "floe bench")
         begun = CLOCK.monotonic()
         shares = [_write(each, name, load, times, begun, at) for at, each in enumerate(writers)]
         await asyncio.gather(*shares)

@@ -326,7 +326,7 @@ def test_the_commands_of_notes_and_of_helm_test_work_on_an_agent(tmp_path: Path)
 @each_values
 def test_notes_name_what_is_there(values: Path) -> None:
     text, rendered = notes(values), resources(render(values))
-    service = re.findall(r"^  (?:http://)?(\S+)\.streams\.svc:(\d+)", text, re.MULTILINE)
+    service = re.findall(r"^  (?:https?://)?(\S+)\.streams\.svc:(\d+)", text, re.MULTILINE)
     assert len(service) == 2
     for name, port in service:
         opened = {each["port"] for each in rendered[f"Service/{name}"]["spec"]["ports"]}
