@@ -33,6 +33,8 @@ generate: setup ## rewrite everything that is generated and committed
 	$(PY) -m agent.telemetry.docs
 	$(PY) -m deploy.chart
 	$(PY) -m agent.kafka.handlers.docs
+	$(PY) -m agent.kafka.authority.docs
+	$(PY) -m agent.http.docs
 	$(PY) -m agent.architecture
 	$(PY) -m tests.compat.suite.page
 	$(PY) -m tests.engines.page

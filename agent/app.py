@@ -84,6 +84,7 @@ class App:
     _dispatcher: Dispatcher | None = None
     _trail_writer: TrailWriter | None = None
     peers: Peers | None = None
+    http_port = 0
 
     def __init__(
         self,
@@ -127,7 +128,6 @@ class App:
         self.warmer = warmer_of(config, self.replica, self.reader)
         self._waits = {what: _waiting_for(what) for what in ("log", "store")}
         self.kafka_ports: list[int] = []
-        self.http_port = 0
         self._serving, self._stopping = asyncio.Event(), False
         self._admission = Admission(config.quotas, self.metrics, self.clock.monotonic)
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED, self._admission)

@@ -107,7 +107,8 @@ def _alone(data_dir: Path) -> Iterator[None]:
 
 def _welcome(app: App, data_dir: Path) -> None:
     """Where to point clients."""
-    kafka, http = f"127.0.0.1:{app.kafka_port}", f"http://127.0.0.1:{app.http_port}"
+    scheme = "https" if app.config.http.tls_cert_file else "http"
+    kafka, http = f"127.0.0.1:{app.kafka_port}", f"{scheme}://127.0.0.1:{app.http_port}"
     options = "" if kafka == BOOTSTRAP_DEFAULT else f" --bootstrap {kafka}"
     options += "" if http == HTTP_DEFAULT else f" --http {http}"
     lines = (

@@ -98,6 +98,8 @@ def _oauth(config: Tree) -> Iterator[str]:
         yield f"listener {wanted[0]} has OAUTHBEARER: set oauth.jwks_url or oauth.jwks_file, whose keys count"
     if wanted and not oauth.issuer:
         yield f"listener {wanted[0]} has OAUTHBEARER: set oauth.issuer, whose tokens are believed"
+    if config.http.authentication == "required" and (oauth.jwks_url or oauth.jwks_file) and not oauth.issuer:
+        yield "http.authentication takes tokens by oauth.jwks_…: set oauth.issuer, whose tokens are believed"
     if oauth.jwks_ca_file and not oauth.jwks_url:
         yield "oauth.jwks_ca_file is set, but oauth.jwks_url is not"
     if not oauth.jwks_url:

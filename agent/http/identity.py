@@ -40,6 +40,8 @@ WRONG: Final = "the user or the password is wrong"
 REMEDY: Final = "send a user's password (Basic), a token (Bearer) or a client certificate"
 PRINCIPAL: Final = "floe.principal"
 """Where the state of an ASGI scope has the name that the connection's certificate gives."""
+SAFE: Final = ("GET", "HEAD")
+"""Methods that change nothing."""
 LATE_MAX: Final = 128
 """Refusals that wait to be told; further ones are told at once, or they would take all connections."""
 _BEARER: Final = re.compile(r"[-._~+/A-Za-z0-9]+=*")
@@ -64,12 +66,14 @@ class Doorkeeper:
         self._required = parts.config.http.authentication == "required"
 
     async def identify(self, scope: Scope) -> Actor:
-        """Who sends this request. Raises Unidentified, and Problem 503."""
+        """Who sends this request. Raises Unidentified, and Problem 403 and 503."""
         actor = actor_of(scope)
         path = scope["path"]
         free = path in OPEN or (path == METRICS and self._parts.config.http.metrics_open)
         if free or not self._required:
             return actor
+        if scope["method"] not in SAFE and _from_elsewhere(scope):
+            raise Problem(403, "a page of another site asks for a change", "ask from somewhere else")
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(given) > 1:
             raise await self._failed(actor, BASIC, "two Authorization headers")
@@ -150,6 +154,13 @@ def basic_of(header: str) -> tuple[str, str]:
     """User and password of an Authorization header; empty ones for what is none."""
     scheme, _, rest = header.partition(" ")
     return _user_of(rest.strip()) if scheme.lower() == "basic" else ("", "")
+
+
+def _from_elsewhere(scope: Scope) -> bool:
+    """Whether a browser says that a page of another site sends it: passwords and certificates go along."""
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2] != headers.get(b"host", b"")
 
 
 def _user_of(given: str) -> tuple[str, str]:

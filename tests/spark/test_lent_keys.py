@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
 from pyspark.errors import AnalysisException
@@ -95,8 +96,8 @@ def lake(
             floe(agent, "topic", "create", topic, "--partitions", "1")
             floe(agent, "produce", topic, stdin="\n".join(f"{topic} {each}" for each in range(ROWS)))
         admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-        topic = (ResourceType.TOPIC, "mine", ResourcePatternType.LITERAL)
-        allowed = AclBinding(*topic, "User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+        mine = (ResourceType.TOPIC, "mine", ResourcePatternType.LITERAL)
+        allowed = AclBinding(*mine, "User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
         for each in admin.create_acls([allowed]).values():
             each.result(30)
         with found.catalog("root") as catalog:
@@ -111,7 +112,7 @@ def floe(agent: FloeAgent, *words: str, stdin: str = "") -> None:
     subprocess.run(line, input=stdin, env=where, check=True, capture_output=True, text=True)
 
 
-def wait_for(catalog: RestCatalog, name: str) -> None:
+def wait_for(catalog: Catalog, name: str) -> None:
     until = time.monotonic() + TABLE_SECONDS_MAX
     while True:
         try:
@@ -126,7 +127,8 @@ def wait_for(catalog: RestCatalog, name: str) -> None:
 def test_pyiceberg_reads_by_keys_that_read_one_table(lake: Lake) -> None:
     with lake.catalog("root") as catalog:
         other = catalog.load_table("floe.other").metadata_location
-    with lake.catalog("alice") as catalog:
+    catalog = lake.catalog("alice")
+    with catalog:
         assert catalog.list_tables("floe") == [("floe", "mine")]
         with pytest.raises(NoSuchTableError):
             catalog.load_table("floe.other")

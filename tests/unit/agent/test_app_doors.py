@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from agent.config.errors import ConfigError
 from tests.equipment.certificates import Authority
+from tests.equipment.tokens import AUDIENCE, ISSUER, Issuer, base64
 from tests.unit.agent.net.server.harness import until
 from tests.unit.agent.test_app import World, config, world
 
@@ -63,6 +64,28 @@ async def test_an_agent_asks_by_http_what_it_asks_by_kafka(world: World, tmp_pat
 def test_what_contradicts_itself_is_one_line(http: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         config("a", http={"port": 0, **http})
+
+
+async def test_tokens_are_those_of_oauthbearer(world: World, tmp_path: Path) -> None:
+    issuer, keys = Issuer(), tmp_path / "keys.json"
+    keys.write_bytes(issuer.jwks())
+    oauth = {"jwks_file": str(keys), "issuer": ISSUER, "audience": AUDIENCE}
+    http = {"host": "127.0.0.1", "port": 0, "authentication": "required"}
+    app = await world.start(http=http, oauth=oauth, sasl={"failed_delay_ms": 0})
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{app.http_port}") as client:
+
+        async def status(token: str) -> int:
+            return (
+                await client.get("/status.json", headers={"Authorization": f"Bearer {token}"})
+            ).status_code
+
+        assert await status(issuer.token()) == 200
+        assert await status(issuer.token(aud="somebody else")) == 401
+        assert await status(issuer.token(exp=1)) == 401
+        head = base64(b'{"alg":"none"}')
+        assert await status(f"{head}.{issuer.token().split('.')[1]}.") == 401
+    with pytest.raises(ValidationError, match=r"set oauth\.issuer, whose tokens are believed"):
+        config("a", http=http, oauth={"jwks_file": str(keys)})
 
 
 async def test_a_certificate_that_is_none_ends_the_start(world: World, tmp_path: Path) -> None:

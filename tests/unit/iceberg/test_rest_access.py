@@ -349,6 +349,20 @@ async def test_folders_that_an_engine_names_are_lent_where_they_are_its_own(lake
         assert lake.lender.lent.pop() == ("root", (own, *more))
 
 
+async def test_no_keys_are_lent_for_a_folder_that_has_anothers_files_too(lake: Lake) -> None:
+    """A table came to lie where an engine had said that another one's data would be."""
+    root = lake.rig.warehouse.location
+    await own_table(lake)
+    change = {"action": "set-properties", "updates": {"write.data.path": f"{root}/ns/elsewhere"}}
+    body = {"requirements": [], "updates": [change]}
+    assert (await lake.ask("POST", f"{NS}/tables/own", body, "root"))[0] == 200
+    late = {"name": "late", "schema": SCHEMA, "location": f"{root}/ns/elsewhere/late"}
+    assert (await lake.ask("POST", f"{NS}/tables", late, "root"))[0] == 200
+    status, why = await lake.ask("GET", f"{NS}/tables/own", user="root", delegation=DELEGATION)
+    assert (status, "ns.late has files there too" in why) == (403, True)
+    assert lake.lender.lent == []
+
+
 async def test_a_store_that_lends_nothing_is_told_as_such(lake: Lake) -> None:
     await lake.allow(O.READ, "a")
     lake.lender.fails = True

@@ -78,6 +78,17 @@ async def test_a_password_that_is_no_longer_kept_does_not_let_in_again(
     assert (await client.get("/status.json", auth=("sam", "sam's"))).status_code == 401
 
 
+async def test_a_page_of_another_site_changes_nothing(client: httpx.AsyncClient) -> None:
+    """A browser sends the password that it knows along, whoever's page asks (CSRF)."""
+    right = ("ann", "ann's")
+    for origin in ("https://evil.example", "null", "http://agent.evil.example"):
+        answer = await client.put("/mode", auth=right, json={}, headers={"Origin": origin})
+        assert (answer.status_code, "another site" in answer.text) == (403, True), origin
+    for headers in ({}, {"Origin": "http://agent"}):
+        answer = await client.put("/mode", auth=right, json={"mode": "READWRITE"}, headers=headers)
+        assert answer.status_code == 200
+
+
 async def test_a_wrong_password_is_answered_late_and_keeps_nobody_waiting(closed: Edge) -> None:
     config = closed.parts.config
     sasl = config.sasl.model_copy(update={"failed_delay_ms": 3_600_000})
