@@ -24,8 +24,10 @@ from agent.net.wire.primitives import Buffer
 HELD_BYTES: Final = 256 * 1024
 """Encrypted at once, bytes."""
 RECORD_BYTES: Final = 16 * 1024
-"""The largest TLS record, bytes. No more is given to OpenSSL or taken from it at once: its buffers keep the
+"""The largest TLS record, bytes. No more is encrypted before it is taken from OpenSSL: its buffers keep the
 memory of the most that they ever held, half a megabyte for each connection with pieces of 64 and 256 KiB."""
+FED_BYTES: Final = 12 * 1024
+"""What OpenSSL is given at once to decrypt, bytes, for the same reason."""
 WAITING_BYTES_MAX: Final = 32 * 1024
 """Of a handshake that waits for its turn, bytes: beyond it the socket is not read."""
 NOTHING: Final = memoryview(b"")
@@ -202,16 +204,16 @@ class Encrypted(asyncio.BufferedProtocol):
         filled, view = 0, memoryview(buffer)
         while filled < len(view):
             if came and not self._incoming.pending:
-                self._incoming.write(came[:RECORD_BYTES])
-                came = came[RECORD_BYTES:]
+                self._incoming.write(came[:FED_BYTES])
+                came = came[FED_BYTES:]
             rest: Any = view[filled:]
             try:
                 count: Any = self._ssl.read(len(rest), rest)  # typeshed thinks of reads without a buffer
             except ssl.SSLWantReadError:
                 if not came:
                     break
-                self._incoming.write(came[:RECORD_BYTES])
-                came = came[RECORD_BYTES:]
+                self._incoming.write(came[:FED_BYTES])
+                came = came[FED_BYTES:]
                 continue
             except ssl.SSLError:
                 count = 0
