@@ -37,5 +37,5 @@ def test_a_command_is_imported_without_collections(monkeypatch: pytest.MonkeyPat
         return __import__(name, fromlist=["_"])
 
     monkeypatch.setattr(app, "import_module", importing)
-    app.typer.main.get_command(app.app).get_command(None, "status")  # type: ignore[attr-defined, arg-type]
+    app.typer.main.get_command(app.app).get_command(None, "status")
     assert seen == [False]
