@@ -18,6 +18,7 @@ from deploy.setup.java import java_home
 from iceberg.audited import FINDINGS, TOPIC_ID
 from iceberg.catalog import Answer, Catalog
 from iceberg.committer import CommitterOptions
+from iceberg.rest_access import Access
 from iceberg.small_files import FileSizes
 from iceberg.spark import exactly_once, procedures, watermark_of
 from iceberg.spark.maintenance import Outcome, Upkeep, maintain
@@ -46,13 +47,21 @@ class Meddled(Catalog):
 
     meddle: Callable[[], Awaitable[object]] | None = None
 
-    async def handle(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Answer:
+    async def handle(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        access: Access | None = None,
+        delegation: str = "",
+    ) -> Answer:
         """As a catalog does."""
         meddle, commits = self.meddle, method == "POST" and path.endswith("/tables/plain")
         if commits and meddle is not None:
             self.meddle = None
             await meddle()
-        return await super().handle(method, path, query, body)
+        return await super().handle(method, path, query, body, access, delegation)
 
 
 class Lake:
