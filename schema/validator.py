@@ -19,6 +19,7 @@ from objectstore.opening import opened
 from schema import descriptors, framing
 from schema.descriptors import MessageType
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
+from schema.rules.apart import apart
 from schema.rules.ruled import RECORD, OwnRule, Ruled
 from schema.rules.sure.doubts import Doubts
 from schema.rules.sure.kinds import Obeys
@@ -263,11 +264,13 @@ class Validator:
         roles: Iterable[str] = (),
         refused: Refused = NOTHING_REFUSED,
         own: Sequence[OwnRule] = (),
+        *,
+        parted: bool = False,
     ) -> tuple[list[BadRecord], Ruled | None]:
         """`check` as `check_off_loop` does it, and which rules of those roles are to be evaluated besides.
 
-        `own`: the topic's own rules, of role RECORD. None where there are no such, or records are bad. Raises
-        TooMixed.
+        `own`: the topic's own rules, of role RECORD. None where there are no such, or records are bad.
+        `parted`: what may break rules is likely to leave the batch. Raises TooMixed.
         """
         wanted = [role for role in roles if (role == RECORD and own) or self._may_have_rules(role)]
         if not wanted:
@@ -276,7 +279,10 @@ class Validator:
         def judged(batch: memoryview, decoded_bytes_max: int) -> tuple[list[BadRecord], Ruled]:
             ruled = Ruled(wanted, own)
             ruled.settled = {*wanted} - {RECORD}
-            return self.check_records(record_batch.contents(batch, decoded_bytes_max), refused, ruled), ruled
+            bad = self.check_records(record_batch.contents(batch, decoded_bytes_max), refused, ruled)
+            if not bad and ruled:
+                ruled.apart = apart(batch, ruled, decoded_bytes_max, parted=parted)
+            return bad, ruled
 
         compressed = record_batch.peek(batch).compression
         bad, ruled = await opened(judged, batch, 0 if compressed else INLINE_BYTES_MAX)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +21,7 @@ from agent.rules.turns import Turns
 from coordination.helper import Helper, HelperDied
 from objectstore import tasks
 from schema.rules.problem import Problem
-from schema.rules.ruled import Ruled
+from schema.rules.ruled import Ruled, Run
 from schema.validator import BAD_RECORDS_MAX
 
 _T = TypeVar("_T")
@@ -162,10 +162,15 @@ class RulesPool:
 
         Raises Unusable, and Busy where the topic has too much under way already or waited too long.
         """
+        runs: Mapping[str, Sequence[Run]] = ruled.runs
+        count, apart = records, ruled.apart
+        if apart is not None:  # the others surely obey
+            batch, runs, count = memoryview(apart.batch), apart.runs, len(apart.places)
         self._admit(topic, len(batch))
         roles = tuple(ruled.roles - ruled.settled)
-        asked = Check([], ruled.runs, 0, records, bad_max, stop, {}, violations_max, roles, ruled.own)
-        return await self._whatever_comes(topic, len(batch), self._shared(topic, batch, ruled, asked))
+        asked = Check([], runs, 0, count, bad_max, stop, {}, violations_max, roles, ruled.own)
+        found = await self._whatever_comes(topic, len(batch), self._shared(topic, batch, ruled, asked))
+        return found if apart is None else _in_place(found, apart.places, records)
 
     async def trial(self, descriptor_set: bytes, messages: Sequence[str]) -> Sequence[Problem]:
         """The rules of messages, by their full names, that cannot be used. Raises Unusable and Busy."""
@@ -307,6 +312,12 @@ class RulesPool:
                 self._numbers.popitem(last=False)
         self._numbers.move_to_end(digest)
         return number
+
+
+def _in_place(found: Findings, places: Sequence[int], records: int) -> Findings:
+    """What was found of these records of a batch of so many, told of the batch."""
+    bad = [replace(each, index=places[each.index]) for each in found.bad]
+    return replace(found, records=records, bad=bad)
 
 
 def _together(pieces: Sequence[Findings], bad_max: int) -> Findings:

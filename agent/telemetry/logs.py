@@ -99,7 +99,9 @@ def _formatter(console: bool, stream: TextIO, shared: list[Processor]) -> loggin
     final: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if console:
         final.append(one_line)
-        final.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+        # Not by rich, which shows what local variables hold: passwords, records.
+        plainly = structlog.dev.plain_traceback
+        final.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plainly))
     else:
         final += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=final)

@@ -1,14 +1,15 @@
 """Which messages the records of a batch are, as far as rules are to be evaluated: what a worker must know.
 
 The records themselves stay in their batch, and a worker decodes it again: what a batch decodes to is then
-held by one process at a time, and no more.
+held by one process at a time, and no more. Where few of them are to be evaluated, these alone are sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from objectstore.batch import Record
 from schema.descriptors import MessageType
 
 RUNS_MAX = 100_000
@@ -39,6 +40,19 @@ class Run(NamedTuple):
     start: int
 
 
+class Apart(NamedTuple):
+    """The few records of a batch that may break rules, in a batch of their own (schema/rules/apart.py)."""
+
+    places: Sequence[int]
+    """In the batch that they are of, in order."""
+    records: Sequence[Record]
+    batch: bytes
+    runs: Mapping[str, Sequence[Run]]
+    """By role, counted in the batch of their own."""
+    left: bytes | None
+    """The batch that they are of without them, as far as it was asked for."""
+
+
 class TooMixed(ValueError):
     """The records change from one schema or framing to another more than RUNS_MAX times."""
 
@@ -61,6 +75,8 @@ class Ruled:
         """Whether there were messages with rules, which may all surely obey them."""
         self.settled: set[str] = set()
         """Roles of which all messages surely obey their rules."""
+        self.apart: Apart | None = None
+        """What is to be evaluated, where that is little of the batch."""
         self._numbers: dict[int, int] = {}
 
     def __bool__(self) -> bool:

@@ -30,6 +30,7 @@ async def judged_apart(
     for each in bad:
         text = each.reason.removeprefix(f"{each.role}: ")
         broken.setdefault(each.index, []).append(Violation(each.role, "", NO_MESSAGE, text))
+    known = None if ruled is None else ruled.apart
     if broken:
         place_for(ctx.state, partition, broken, limits)  # before more is done with it
         batch = memoryview(await without(batch, broken))
@@ -48,6 +49,6 @@ async def judged_apart(
     origin = origin_of(ctx.state, partition, policies, ctx.client_id)
     whole = memoryview(offered.data)
     left, companion = await parted(
-        whole, offered.header, origin, broken, to, now_ms, limits.quarantine_bytes_max
+        whole, offered.header, origin, broken, to, now_ms, limits.quarantine_bytes_max, known
     )
     return offered._replace(data=left, header=peek(left), companion=companion)

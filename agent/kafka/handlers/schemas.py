@@ -21,6 +21,7 @@ from coordination.kafka_codes import Code
 from coordination.state.following import Meaning, imported, meaning_of
 from coordination.state.redacting import policy_of
 from coordination.state.types import Partition, Schema, Topic
+from coordination.topic_configs import QUARANTINE
 from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
@@ -106,7 +107,10 @@ async def _judged(
     refused: dict[Framed, str] = {}
     for _ in range(LOOKS_MAX):
         try:
-            bad, ruled = await validator.judge_off_loop(records, rules.policies, refused, rules.own)
+            parted = QUARANTINE in rules.policies.values()
+            bad, ruled = await validator.judge_off_loop(
+                records, rules.policies, refused, rules.own, parted=parted
+            )
             if bad and all_up_to:
                 bad = await validator.check_off_loop(records, refused, all_up_to)
             return bad, ruled

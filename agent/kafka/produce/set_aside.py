@@ -24,6 +24,7 @@ from objectstore.batch import BatchHeader, CorruptBatch, peek
 from objectstore.opening import opened
 from objectstore.parting import part
 from schema.quarantine import Origin, SetAside, Violation, batch_of
+from schema.rules.ruled import Apart
 from schema.validator import BAD_RECORDS_MAX
 
 _T = TypeVar("_T")
@@ -70,12 +71,19 @@ async def parted(
     to: Partition,
     now_ms: int,
     bytes_max: int,
+    known: Apart | None = None,
 ) -> tuple[bytes, Offered]:
-    """The batch without these records, and its companion with them. Raises Rejected."""
+    """The batch without these records, and its companion with them. Raises Rejected.
+
+    `known`: records that may have been broken; most often it is these, and the batch was parted for them.
+    """
+    places = sorted(broken)
 
     def work(batch: memoryview, decoded_bytes_max: int) -> tuple[bytes, bytes]:
-        places = sorted(broken)
-        left, taken = part(batch, places, decoded_bytes_max)
+        if known is not None and known.left is not None and known.places == places:
+            left, taken = known.left, known.records
+        else:
+            left, taken = part(batch, places, decoded_bytes_max)
         told = [sorted(broken[at], key=attrgetter("role")) for at in places]
         aside = map(SetAside, places, taken, told)
         return left, batch_of(origin, header, aside, now_ms)

@@ -42,6 +42,23 @@ def written() -> Iterator[io.StringIO]:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
+def test_a_traceback_tells_nothing_of_what_variables_hold(written: io.StringIO, form: str) -> None:
+    """Whatever fails while a password is at hand: the code is told, and not its values."""
+    logs.configure(LoggingConfig(format=form, level="debug"), written)
+
+    def check(password: str) -> None:
+        raise RuntimeError(f"of {len(password)} letters")
+
+    try:
+        check("hunter" + "2")
+    except RuntimeError:
+        logs.logger("attack").exception("it failed")
+    text = written.getvalue()
+    assert ("RuntimeError" in text, "of 7 letters" in text) == (True, True)
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
 async def test_log_injection(start: StartAgent, written: io.StringIO, form: str) -> None:
     """Mechanisms, users, client ids and topics of whoever comes: one line an event, with nothing to obey."""
     logs.configure(LoggingConfig(format=form, level="debug"), written)
