@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from agent.cli import main
 from deploy.services.ports import free_port
@@ -54,7 +56,7 @@ def floe(*arguments: str, stdin: str = "", **environment: str) -> Ran:
 def inside(*arguments: str, stdin: str = "", **environment: str) -> Ran:
     """The same in this process, which is quicker."""
     out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with _own_log(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for name in set(os.environ) - set(CLEAN):
             patch.delenv(name)
         for name, value in environment.items():
@@ -65,6 +67,20 @@ def inside(*arguments: str, stdin: str = "", **environment: str) -> Ran:
     status = ended.value.code
     assert isinstance(status, int)
     return Ran(status, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def _own_log() -> Iterator[None]:
+    """What a command makes of the process's log ends with it."""
+    root, configured = logging.getLogger(), structlog.is_configured()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        if not configured:
+            structlog.reset_defaults()
 
 
 def fails(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, str]:
