@@ -31,7 +31,8 @@ Maven Central; tests/engines/test_catalog_kit.py, in `make test`): all of its 14
 and views pass but for these, which are refused by design (12 more it leaves out by itself: of dots, slashes
 and empty levels in names). It has none of commits of several tables: these Iceberg's Java client makes in
 tests/spark/test_tables_together.py, and pyiceberg's requests in tests/unit/iceberg/test_tables_together.py.
-Who may do what there, tokens, and keys of the bucket: [security.md](security.md#the-catalog-tokens-tables-keys-of-the-bucket).
+Who may do what there, tokens, and keys of the bucket:
+[security.md](security.md#the-catalog-tokens-tables-keys-of-the-bucket).
 What a topic's table refuses, and what a commit of several tables may hold, is told in [tables.md](tables.md).
 
 | why | tests |
