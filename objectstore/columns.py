@@ -14,6 +14,7 @@ from typing import Self
 from objectstore.batch import (
     DECODED_BYTES_MAX,
     HEADER_BYTES,
+    NO_TIMESTAMP,
     OVERRUN_BYTES,
     BatchHeader,
     Buffer,
@@ -176,6 +177,22 @@ def stretch(plain: Buffer, at: int, count: int, header: BatchHeader) -> tuple[Co
         at = told[-1]
         gathered = _appended(gathered, told, header)
     return (gathered, at) if len(gathered) == count else None
+
+
+def passed(plain: Buffer, at: int, count: int, header: BatchHeader) -> tuple[int, int] | None:
+    """The newest timestamp of so many records, from byte `at` on, and the byte behind the last: `stretch` of
+    records that nobody looks at, which costs a tenth.
+    """
+    newest = NO_TIMESTAMP
+    while count > 0:
+        some = min(count, STEP_RECORDS_MAX)
+        told = None
+        if _walk is not None:
+            told = _walk(plain, at, some, STEP_BYTES_MAX, header.base_offset, header.base_timestamp)
+        if told is None or not told[2]:
+            return None
+        newest, at, count = max(newest, max(array("q", told[1]))), told[-1], count - len(told[2])
+    return (header.max_timestamp if header.timestamp_type else newest), at
 
 
 def _appended(to: Columns, told: _Told, header: BatchHeader) -> Columns:

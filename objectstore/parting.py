@@ -20,7 +20,7 @@ from objectstore.batch import (
     peek,
     seal,
 )
-from objectstore.columns import stretch
+from objectstore.columns import passed, stretch
 from objectstore.compact import rebuilt
 from objectstore.compression import compress
 from objectstore.offset_map import opened
@@ -72,13 +72,12 @@ def _natively(
     view = memoryview(plain)[:end]
     for place in (*places, header.record_count):
         if place > done:
-            walked = stretch(view, at, place - done, header)
-            if walked is None:
+            over = passed(view, at, place - done, header)
+            if over is None:
                 return None
-            newest = max(walked[0].timestamps)
-            newest_ms = max(newest_ms, newest)
-            kept.append(view[at : walked[1]])
-            at = walked[1]
+            newest_ms = max(newest_ms, over[0])
+            kept.append(view[at : over[1]])
+            at = over[1]
         if place < header.record_count:
             walked = stretch(view, at, 1, header)
             if walked is None:
