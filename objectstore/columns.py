@@ -191,7 +191,8 @@ def passed(plain: Buffer, at: int, count: int, header: BatchHeader) -> tuple[int
             told = _walk(plain, at, some, STEP_BYTES_MAX, header.base_offset, header.base_timestamp)
         if told is None or not told[2]:
             return None
-        newest, at, count = max(newest, max(array("q", told[1]))), told[-1], count - len(told[2])
+        newest = max(newest, *array("q", told[1]))
+        at, count = told[-1], count - len(told[2])
     return (header.max_timestamp if header.timestamp_type else newest), at
 
 
