@@ -48,20 +48,23 @@ CLIENTS := tests/compat tests/engines tests/deploy tests/versions
 MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
 TORMENT := tests/torture
 SPARK := tests/spark
+SPARK_FIRST := $(wildcard tests/spark/test_[a-l]*.py)
+SPARK_LAST := $(filter-out $(SPARK_FIRST),$(wildcard tests/spark/test_*.py))
 REST := tests $(addprefix --ignore=,$(CLIENTS) $(MODELS) $(TORMENT) $(SPARK))
 LONGEST := --durations=15 --durations-min=20
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; five parts side by side, as most wait a lot
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; six parts side by side, as most wait a lot
 	@rm -f build/test-*.log; \
 	part() { name=$$1; shift; exec $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1; }; \
 	part clients $(CLIENTS) & clients=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
-	part spark $(SPARK) & spark=$$!; \
-	trap 'kill $$clients $$torture $$models $$spark' INT TERM; \
+	part spark $(SPARK_FIRST) & spark=$$!; \
+	part spark-more $(SPARK_LAST) & more=$$!; \
+	trap 'kill $$clients $$torture $$models $$spark $$more' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST); failed=$$?; \
-	for each in $$clients $$torture $$models $$spark; do wait $$each || failed=1; done; \
-	cat build/test-models.log build/test-torture.log build/test-spark.log build/test-clients.log; exit $$failed
+	for each in $$clients $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
+	cat build/test-models.log build/test-torture.log build/test-spark.log build/test-spark-more.log build/test-clients.log; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)
