@@ -1,6 +1,6 @@
 /* Records of a batch (v2) walked through. `look` tells whether they can be read: lengths, variable-length numbers,
- * headers, and that nothing is left over. `columns` gives them by column. Neither makes an object for a record, which
- * is all that they gain over the codec that stands beside them (objectstore/batch.py, columns.py), their oracle:
+ * headers, and that nothing is left over. `columns` gives them by column, `passed` what follows them. None makes an object
+ * for a record, which is all that they gain over the codec that stands beside them (objectstore/batch.py, columns.py), their oracle:
  * tests/unit/objectstore/test_frames.py and test_columns.py compare them.
  *
  * Source: Kafka's message format (kafka.apache.org/documentation/#record); DefaultRecord.readFrom for what a
@@ -373,7 +373,57 @@ done:
     return answer;
 }
 
+PyDoc_STRVAR(passed_doc,
+"passed(batch, position, count, base_timestamp, /)\n--\n\n"
+"The newest timestamp of the `count` records that begin at the byte `position`, and the byte behind the last;\n"
+"None where one of them cannot be read. No object is made for any of them.");
+
+static PyObject *
+passed(PyObject *module, PyObject *const *given, Py_ssize_t n)
+{
+    (void)module;
+    if (n != 4) {
+        return PyErr_Format(PyExc_TypeError, "passed() takes 4 arguments, not %zd", n);
+    }
+    Py_ssize_t position = PyLong_AsSsize_t(given[1]), count = PyLong_AsSsize_t(given[2]);
+    int64_t base_timestamp = PyLong_AsLongLong(given[3]), newest = INT64_MIN, size = 0;
+    Py_buffer view;
+    if (PyErr_Occurred() || PyObject_GetBuffer(given[0], &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    PyObject *answer = NULL;
+    if (position < 0 || position > view.len || count < 1) {
+        PyErr_Format(PyExc_ValueError, "%zd records from byte %zd of %zd", count, position, view.len);
+        goto done;
+    }
+    Cursor cursor = {(const uint8_t *)view.buf + position, (const uint8_t *)view.buf + view.len};
+    while (count--) {
+        Record found;
+        const char *wrong = record(&cursor, &found);
+        if (wrong == NULL && has_headers(&found)) {
+            wrong = rest_of(&found, NULL, &size);
+        }
+        if (wrong != NULL) {
+            if (PyErr_Occurred()) {
+                if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+                    goto done;
+                }
+                PyErr_Clear();
+            }
+            answer = Py_NewRef(Py_None);
+            goto done;
+        }
+        int64_t timestamp = sum(base_timestamp, found.timestamp_delta);
+        newest = timestamp > newest ? timestamp : newest;
+    }
+    answer = Py_BuildValue("(Ln)", (long long)newest, (Py_ssize_t)(cursor.at - (const uint8_t *)view.buf));
+done:
+    PyBuffer_Release(&view);
+    return answer;
+}
+
 static PyMethodDef methods[] = {
+    {"passed", (PyCFunction)(void (*)(void))passed, METH_FASTCALL, passed_doc},
     {"look", (PyCFunction)(void (*)(void))look, METH_FASTCALL, look_doc},
     {"columns", (PyCFunction)(void (*)(void))columns, METH_FASTCALL, columns_doc},
     {NULL, NULL, 0, NULL},

@@ -236,11 +236,14 @@ def with_append_time(batch: Buffer, now_ms: int) -> bytes:
         return seal(stamped, view[HEADER_BYTES : header.size])
 
 
-def seal(header: BatchHeader, records: Buffer) -> bytes:
-    """One batch of `header` over `records` (already compressed) with length, magic and CRC filled in."""
-    front = _header.pack(*header._replace(batch_length=_LENGTH_MIN + len(records), magic=MAGIC, crc=0))
-    crc = crc32c(records, crc32c(front[_CRC_FROM:]))
-    return b"".join((front[:_CRC_AT], _crc.pack(crc), front[_CRC_FROM:], records))
+def seal(header: BatchHeader, *records: Buffer) -> bytes:
+    """One batch of `header` over `records` (compressed already; in pieces), with length, magic and CRC."""
+    length = _LENGTH_MIN + sum(map(len, records))
+    front = _header.pack(*header._replace(batch_length=length, magic=MAGIC, crc=0))
+    crc = crc32c(front[_CRC_FROM:])
+    for piece in records:
+        crc = crc32c(piece, crc)
+    return b"".join((front[:_CRC_AT], _crc.pack(crc), front[_CRC_FROM:], *records))
 
 
 def empty_batch(base_offset: int, end_offset: int) -> bytes:

@@ -20,9 +20,9 @@ from objectstore.batch import (
     peek,
     seal,
 )
-from objectstore.columns import passed, stretch
+from objectstore.columns import passed, single
 from objectstore.compact import rebuilt
-from objectstore.compression import compress
+from objectstore.compression import Compression, compress
 from objectstore.offset_map import opened
 
 _CODEC_MASK = 0x07
@@ -34,10 +34,14 @@ def part(batch: Buffer, places: Collection[int], decoded_bytes_max: int) -> tupl
     A batch of which nothing is left has its header and no record, as Kafka's own. Raises CorruptBatch.
     """
     header = peek(batch)
+    chosen, native = sorted(places), len(places) < header.record_count
+    if native and header.compression is Compression.NONE:  # nothing is to be copied for it
+        done = _natively(memoryview(batch)[: header.size], header, chosen)
+        if done is not None:
+            return done
     with memoryview(batch) as view:
         plain, reader = opened(view[: header.size], header, decoded_bytes_max)
-    chosen = sorted(places)
-    done = _natively(plain, header, chosen) if len(chosen) < header.record_count else None
+    done = _natively(memoryview(plain)[:-OVERRUN_BYTES], header, chosen) if native else None
     if done is not None:
         return done
     taken: list[Record] = []
@@ -64,12 +68,11 @@ def part(batch: Buffer, places: Collection[int], decoded_bytes_max: int) -> tupl
 
 
 def _natively(
-    plain: bytearray, header: BatchHeader, places: Sequence[int]
+    view: memoryview, header: BatchHeader, places: Sequence[int]
 ) -> tuple[bytes, list[Record]] | None:
     """The same where some records stay, without an object for each of these; None where nothing can."""
-    end, at, done = len(plain) - OVERRUN_BYTES, HEADER_BYTES, 0
+    end, at, done = len(view), HEADER_BYTES, 0
     newest_ms, kept, taken = NO_TIMESTAMP, list[memoryview](), list[Record]()
-    view = memoryview(plain)[:end]
     for place in (*places, header.record_count):
         if place > done:
             over = passed(view, at, place - done, header)
@@ -79,16 +82,15 @@ def _natively(
             kept.append(view[at : over[1]])
             at = over[1]
         if place < header.record_count:
-            walked = stretch(view, at, 1, header)
+            walked = single(view, at, header)
             if walked is None:
                 return None
-            one, at = walked
-            taken.append(
-                Record(one.offsets[0], one.timestamps[0], one.keys[0], one.values[0], one.headers[0])
-            )
+            taken.append(walked[0])
+            at = walked[1]
         done = place + 1
     if at != end:
         return None
-    content = b"".join(kept)
     left = header._replace(record_count=header.record_count - len(taken), max_timestamp=newest_ms)
-    return seal(left, compress(header.compression, content)), taken
+    if header.compression is Compression.NONE:
+        return seal(left, *kept), taken
+    return seal(left, compress(header.compression, b"".join(kept))), taken

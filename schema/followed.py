@@ -20,7 +20,7 @@ from schema.descriptors import DescriptorError, MessageType
 from schema.framing import SchemaName
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
-from schema.rules.ruled import Ruled
+from schema.rules.ruled import Places, Ruled
 from schema.rules.sure.doubts import Doubts
 from schema.strict import BAD_RECORDS_MAX, DOUBT, REASON_CHARS_MAX, BadRecord, problem, told
 
@@ -169,20 +169,13 @@ class FollowedPart:
             return None
         return refused[framed]
 
-    def note(
-        self,
-        records: Sequence[bytes | None],
-        ruled: Ruled,
-        first: int,
-        stored: Sequence[bytes | None],
-        places: range | None = None,
-    ) -> None:
-        """Of which messages these are, the batch's from record `first` on: all were found good.
+    def note(self, records: Places, ruled: Ruled, first: int, stored: Places, places: range) -> None:
+        """Of which messages those at these places are, the batch's from record `first` on: all good.
 
-        `stored`: the same as they stand in the batch; `places`: only those. Raises TooMixed, and
-        UnknownSchemas where what they name was forgotten meanwhile.
+        `stored`: the same as they stand in the batch. Raises TooMixed, and UnknownSchemas where what they
+        name was forgotten meanwhile.
         """
-        for place in range(len(records)) if places is None else places:
+        for place in places:
             record = records[place]
             if record is None:
                 continue

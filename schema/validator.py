@@ -20,7 +20,7 @@ from schema import descriptors, framing
 from schema.descriptors import MessageType
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
 from schema.rules.apart import apart
-from schema.rules.ruled import RECORD, OwnRule, Ruled
+from schema.rules.ruled import RECORD, OwnRule, Places, Ruled
 from schema.rules.sure.doubts import Doubts
 from schema.rules.sure.kinds import Obeys
 from schema.strict import BAD_RECORDS_MAX, DOUBT, REASON_CHARS_MAX, BadRecord, problem, told
@@ -121,21 +121,14 @@ class _Part:
                 break
         return bad
 
-    def note(
-        self,
-        records: Sequence[bytes | None],
-        ruled: Ruled,
-        first: int,
-        _stored: Sequence[bytes | None],
-        places: range | None = None,
-    ) -> None:
-        """Of which messages these good ones are, the batch's from record `first` on; `places`: only those.
+    def note(self, records: Places, ruled: Ruled, first: int, _stored: Places, places: range) -> None:
+        """Of which messages the good ones at these places are, the batch's from record `first` on.
 
         Raises TooMixed.
         """
         noted: tuple[MessageType, int] | None = None
         plain, framed = (self._type, 0), (self._type, len(self._prefix))
-        for place in range(len(records)) if places is None else places:
+        for place in places:
             record = records[place]
             if record is None:
                 continue
@@ -311,8 +304,8 @@ class Validator:
             if not places:
                 ruled.pass_over(role, first)
                 continue
-            stored = [one.key for one in records] if role == "key" else [one.value for one in records]
-            content, at = _of_role(role, records, part), 0
+            content, stored = _noted(role, records, part, places)
+            at = 0
             for some in places:
                 if at < some.start:
                     ruled.pass_over(role, first + at)
@@ -374,6 +367,20 @@ def _of_role(
     if isinstance(part, _Part):
         return found
     return framing.composed_all(role, found, [one.headers for one in records])
+
+
+def _noted(
+    role: str,
+    records: Sequence[record_batch.Content],
+    part: _Part | FollowedPart,
+    places: Sequence[range],
+) -> tuple[Places, Places]:
+    """What `_of_role` gives, and what is stored; as far as these places need it."""
+    if not isinstance(part, _Part):
+        stored = [one.key for one in records] if role == "key" else [one.value for one in records]
+        return _of_role(role, records, part), stored
+    found = {at: records[at].key if role == "key" else records[at].value for some in places for at in some}
+    return found, found
 
 
 class ValidatorCache:

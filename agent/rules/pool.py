@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.config import RulesConfig
-from agent.rules.messages import Check, Findings, Hello, OwnTrial, Source, Trial, Tried
+from agent.rules.messages import Bad, Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from agent.rules.turns import Turns
 from coordination.helper import Helper, HelperDied
 from objectstore import tasks
@@ -237,6 +237,8 @@ class RulesPool:
         kinds = {self._number(each.digest): each for each in ruled.kinds}
         checks = [replace(asked, kinds=[*kinds], first=first, end=end) for first, end in pairwise(ends)]
         sources = {number: (each.descriptor_set, each.name) for number, each in kinds.items()}
+        if count == 1:
+            return await self._piece(topic, checks[0], batch, sources)
         found = await asyncio.gather(
             *(self._piece(topic, each, batch, sources) for each in checks), return_exceptions=True
         )
@@ -317,7 +319,7 @@ class RulesPool:
 
 def _in_place(found: Findings, places: Sequence[int], records: int) -> Findings:
     """What was found of these records of a batch of so many, told of the batch."""
-    bad = [replace(each, index=places[each.index]) for each in found.bad]
+    bad = [Bad(places[each.index], each.role, each.reason, each.violations) for each in found.bad]
     return replace(found, records=records, bad=bad)
 
 

@@ -7,7 +7,7 @@ held by one process at a time, and no more. Where few of them are to be evaluate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from objectstore.batch import Record
 from schema.descriptors import MessageType
@@ -27,6 +27,12 @@ RECORD = "record"
 
 OwnRule = tuple[str, str, str]
 """A topic's own rule: id, expression and message (coordination/record_rules.py RecordRule)."""
+
+
+class Places(Protocol):
+    """Keys or values by their places."""
+
+    def __getitem__(self, at: int, /) -> bytes | None: ...
 
 
 class Run(NamedTuple):

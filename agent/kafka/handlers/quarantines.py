@@ -37,7 +37,8 @@ async def judged_apart(
         more, ruled = await judged(ctx, partition.topic, batch, rules)
         refuse(more)  # none, unless what may be named changed meanwhile
     if ruled is not None:
-        sound = [place for place in range(offered.header.record_count) if place not in broken]
+        every = range(offered.header.record_count)
+        sound = [place for place in every if place not in broken] if broken else every
         sent = sent_by(ctx, partition, batch, peek(batch), policies)
         most = limits.quarantine_records_max + 1
         for one in await broken_rules(*ruling(ctx), sent, ruled, most):

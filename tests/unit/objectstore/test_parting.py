@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from objectstore import parting
+from objectstore import columns, parting
 from objectstore.batch import (
+    HEADER_BYTES,
     NO_TIMESTAMP,
     CorruptBatch,
     NewRecord,
@@ -70,7 +71,8 @@ def test_the_native_walk_and_the_codec_part_alike(monkeypatch: pytest.MonkeyPatc
     for out in ([0], [39], [0, 1, 2, 38, 39], [*range(1, 40)], [*range(0, 40, 2)], []):
         natively = part(sent, out, ROOM)
         with monkeypatch.context() as patched:
-            patched.setattr(parting, "stretch", lambda *_: None)
+            patched.setattr(parting, "single", lambda *_: None)
+            patched.setattr(parting, "passed", lambda *_: None)
             assert part(sent, out, ROOM) == natively
         assert [each.offset for each in natively[1]] == out
 
@@ -118,3 +120,21 @@ def test_log_compaction_takes_what_was_parted() -> None:
     last = compaction.clean(log)[-1]
     assert (peek(last).record_count, peek(last).last_offset) == (0, 114)
     assert compaction.counts.unreadable == 0
+
+
+@pytest.mark.skipif(not columns.NATIVE, reason="nobody compiled the walk here")
+def test_records_that_are_passed_over_tell_their_newest_time_and_their_end() -> None:
+    rng = random.Random(1)
+    given = [NewRecord(T0 + rng.randrange(-500, 500), None, bytes(rng.randrange(300)), ()) for _ in range(60)]
+    sent = memoryview(build(given))
+    header = peek(sent)
+    at, done = HEADER_BYTES, 0
+    while done < len(given):
+        some = min(rng.randrange(1, 9), len(given) - done)
+        over, held = columns.passed(sent, at, some, header), columns.stretch(sent, at, some, header)
+        assert over is not None
+        assert held is not None
+        assert over == (max(each.timestamp for each in given[done : done + some]), held[1])
+        at, done = over[1], done + some
+    assert at == len(sent)
+    assert columns.passed(sent, HEADER_BYTES, len(given) + 1, header) is None
