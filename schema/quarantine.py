@@ -88,8 +88,8 @@ def batch_of(origin: Origin, sent: BatchHeader, records: Iterable[SetAside], now
     It has no sequence; the producer only as far as its transaction goes. The records' time is `now_ms` (Unix
     ms), when they were set aside: retention counts from there.
     """
-    schemas = {role: _schema(schema) for role, schema in origin.schemas.items()}
-    kept = [NewRecord(now_ms, None, _message(origin, schemas, sent, each)) for each in records]
+    same = _of_all(origin, sent)
+    kept = [NewRecord(now_ms, None, same + _of_one(sent, each)) for each in records]
     producer = (sent.producer_id, sent.producer_epoch) if sent.transactional else (NO_PRODUCER_ID, -1)
     return build(
         kept,
@@ -100,25 +100,32 @@ def batch_of(origin: Origin, sent: BatchHeader, records: Iterable[SetAside], now
     )
 
 
-def _message(
-    origin: Origin, schemas: Mapping[str, quarantine_pb2.Schema], sent: BatchHeader, aside: SetAside
-) -> bytes:
-    place, record = aside.place, aside.record
+def _of_all(origin: Origin, sent: BatchHeader) -> bytes:
+    """What all records of a batch have. A message may be written in parts, one behind the other."""
+    schemas = {role: _schema(schema) for role, schema in origin.schemas.items()}
     message = quarantine_pb2.Record(
         topic=origin.topic,
         partition=origin.partition,
+        producer_id=sent.producer_id,
+        producer_epoch=sent.producer_epoch,
+        client_id=origin.client_id[:CLIENT_ID_CHARS_MAX],
+        key_schema=schemas.get("key"),
+        value_schema=schemas.get("value"),
+        policy=origin.policy,
+    )
+    return message.SerializeToString()
+
+
+def _of_one(sent: BatchHeader, aside: SetAside) -> bytes:
+    """What one record has of its own."""
+    place, record = aside.place, aside.record
+    message = quarantine_pb2.Record(
         batch_index=place,
         timestamp_ms=record.timestamp,
         key=record.key,
         value=record.value,
         headers=[quarantine_pb2.Header(key=key, value=value) for key, value in record.headers],
-        producer_id=sent.producer_id,
-        producer_epoch=sent.producer_epoch,
         sequence=(sent.base_sequence + place) & _SEQUENCE_MASK if sent.producer_id >= 0 else -1,
-        client_id=origin.client_id[:CLIENT_ID_CHARS_MAX],
-        key_schema=schemas.get("key"),
-        value_schema=schemas.get("value"),
-        policy=origin.policy,
         violations=[
             quarantine_pb2.Violation(
                 role=each.role,
