@@ -31,7 +31,7 @@ from tests.unit.schema import samples
 
 BATCH_RECORDS = 4_000  # 0.5 MB, a large batch
 BATCHES = 8  # of a measurement
-PARTITIONS, CONNECTIONS, REQUESTS, WINDOW = 2, 3, 8, 3
+PARTITIONS, CONNECTIONS, REQUESTS, WINDOW = 2, 3, 24, 3
 WORKERS = 4
 BAD_MONTH = bytes((2 << 3, 13))  # field 2, a varint
 KIND = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")

@@ -7,6 +7,7 @@ answered as if all of it were there. What left it is a batch of the quarantine's
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
@@ -20,7 +21,7 @@ from coordination.state import quarantine
 from coordination.state.quarantine_names import name_of
 from coordination.state.state import State
 from coordination.state.types import Partition, Schema, Topic
-from objectstore.batch import BatchHeader, CorruptBatch, peek
+from objectstore.batch import BatchHeader, CorruptBatch, Record, peek
 from objectstore.opening import opened
 from objectstore.parting import part
 from schema.quarantine import Origin, SetAside, Violation, batch_of
@@ -33,7 +34,7 @@ Broken = Mapping[int, Sequence[Violation]]
 """By place in the batch, why records are not to be in their topic."""
 
 INLINE_BYTES_MAX = 16 << 10
-"""Uncompressed batches up to this size are parted on the event loop."""
+"""Uncompressed batches up to this size are parted, or made of what was taken out, on the event loop."""
 
 
 def place_for(state: State, partition: Partition, broken: Broken, limits: ProduceConfig) -> Partition:
@@ -79,16 +80,20 @@ async def parted(
     """
     places = sorted(broken)
 
-    def work(batch: memoryview, decoded_bytes_max: int) -> tuple[bytes, bytes]:
-        if known is not None and known.left is not None and known.places == places:
-            left, taken = known.left, known.records
-        else:
-            left, taken = part(batch, places, decoded_bytes_max)
+    def aside(taken: Sequence[Record]) -> bytes:
         told = [sorted(broken[at], key=attrgetter("role")) for at in places]
-        aside = map(SetAside, places, taken, told)
-        return left, batch_of(origin, header, aside, now_ms)
+        return batch_of(origin, header, map(SetAside, places, taken, told), now_ms)
 
-    left, companion = await _opened(batch, work)
+    def work(batch: memoryview, decoded_bytes_max: int) -> tuple[bytes, bytes]:
+        left, taken = part(batch, places, decoded_bytes_max)
+        return left, aside(taken)
+
+    if known is None or known.left is None or known.places != places:
+        left, companion = await _opened(batch, work)
+    elif len(known.batch) <= INLINE_BYTES_MAX and not header.compression:
+        left, companion = known.left, aside(known.records)
+    else:
+        left, companion = known.left, await asyncio.to_thread(aside, known.records)
     if len(companion) > bytes_max:
         raise _rejected(
             broken,
