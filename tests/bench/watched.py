@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 import uvloop
 
 from agent.cli import main
-from deploy.services.floe import FloeAgent
+from tests.torture.late_ends import Agent
 
 TICK_S = 0.001
 
@@ -49,7 +49,7 @@ class Watch:
         self._loop.call_later(TICK_S, self._turn)
 
 
-class WatchedAgent(FloeAgent):
+class WatchedAgent(Agent):
     """`late` tells how its loop did."""
 
     @property
