@@ -122,19 +122,20 @@ def test_log_compaction_takes_what_was_parted() -> None:
     assert compaction.counts.unreadable == 0
 
 
-@pytest.mark.skipif(not columns.NATIVE, reason="nobody compiled the walk here")
 def test_records_that_are_passed_over_tell_their_newest_time_and_their_end() -> None:
+    """Where the walk is compiled; elsewhere nothing is known of them."""
     rng = random.Random(1)
     given = [NewRecord(T0 + rng.randrange(-500, 500), None, bytes(rng.randrange(300)), ()) for _ in range(60)]
     sent = memoryview(build(given))
     header = peek(sent)
     at, done = HEADER_BYTES, 0
-    while done < len(given):
+    assert (columns.passed(sent, at, 1, header) is not None) == columns.NATIVE
+    while columns.NATIVE and done < len(given):
         some = min(rng.randrange(1, 9), len(given) - done)
         over, held = columns.passed(sent, at, some, header), columns.stretch(sent, at, some, header)
         assert over is not None
         assert held is not None
         assert over == (max(each.timestamp for each in given[done : done + some]), held[1])
         at, done = over[1], done + some
-    assert at == len(sent)
+    assert at == (len(sent) if columns.NATIVE else HEADER_BYTES)
     assert columns.passed(sent, HEADER_BYTES, len(given) + 1, header) is None

@@ -276,9 +276,9 @@ def test_what_was_forgotten_before_it_is_noted_is_looked_up_again(
         named = followed.Named(schema_type, form if schema_type != "AVRO" else b'"string"', {}, frozenset())
         assert part.settle((schema_id, (0,)), named) is None
         if schema_id == 1:
-            part.note([record, None], Ruled(["value"]), 0, [record, None])
+            part.note([record, None], Ruled(["value"]), 0, [record, None], range(2))
     with pytest.raises(followed.UnknownSchemas) as raised:
-        part.note([record], Ruled(["value"]), 0, [record])
+        part.note([record], Ruled(["value"]), 0, [record], range(1))
     assert raised.value.framed == [(1, (0,) if schema_type == followed.PROTOBUF else ())]
 
 
