@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import io
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+import structlog
 
+from agent.config import LoggingConfig
+from agent.telemetry import logs
 from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore
 from tests.unit.agent.rig import Agent, start_agent
@@ -42,3 +47,15 @@ async def start(log_server: MemoryServer, memory_store: MemoryStore) -> AsyncIte
 @pytest.fixture
 async def agent(start: StartAgent) -> Agent:
     return await start()
+
+
+@pytest.fixture
+def process_log() -> Iterator[io.StringIO]:
+    """What the process's log gets, as people read it, whoever configured it before."""
+    root = logging.getLogger()
+    handlers, level, stream = list(root.handlers), root.level, io.StringIO()
+    logs.configure(LoggingConfig(format="console"), stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()

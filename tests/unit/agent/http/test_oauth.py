@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import io
-import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import structlog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, OAuthError
 
 from agent.app import App
-from agent.config import Config, ConfigError, LoggingConfig
+from agent.config import Config, ConfigError
 from agent.config.users import line_of
 from agent.http.oauth import EXCHANGE, FORM_BYTES_MAX
 from agent.kafka.login import scram
-from agent.telemetry import logs
 from coordination.commands import (
     AclBinding,
     CreateAcls,
@@ -66,18 +63,6 @@ def sections(tmp_path: Path) -> dict[str, Any]:
             "failed_delay_ms": 0,
         },
     }
-
-
-@pytest.fixture
-def written() -> Iterator[io.StringIO]:
-    """The process's log, whoever configured it before."""
-    root = logging.getLogger()
-    handlers, level, stream = list(root.handlers), root.level, io.StringIO()
-    logs.configure(LoggingConfig(format="console"), stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 @pytest.fixture
@@ -258,7 +243,7 @@ async def test_a_secret_of_another_cluster_is_no_key_here(
 
 
 async def test_what_the_holder_may_is_what_the_user_may(
-    written: io.StringIO, app: App, client: httpx.AsyncClient
+    process_log: io.StringIO, app: App, client: httpx.AsyncClient
 ) -> None:
     """Through the agent's own doors: ACLs, Iceberg's shapes, pyiceberg's exceptions, the audit log."""
     await app.replica.propose(PutNamespace(name="ns"))
@@ -293,7 +278,7 @@ async def test_what_the_holder_may_is_what_the_user_may(
     await asyncio.to_thread(story)
     await client.delete("/iceberg/v1/namespaces/ns/tables/hidden", auth=("root", "root's"))
     await app.stop()  # what the audit log has waiting is written
-    require_told([each for each in written.getvalue().splitlines() if "ns." in each])
+    require_told([each for each in process_log.getvalue().splitlines() if "ns." in each])
 
 
 def require_told(lines: list[str]) -> None:
