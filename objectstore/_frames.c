@@ -113,6 +113,19 @@ headers(Cursor *cursor, PyObject *kept, int64_t *size)
     return NULL;
 }
 
+/* Whether nothing worse came up than text that is not UTF-8, which is forgotten. 0: an exception is set. */
+static int
+only_unreadable(void)
+{
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+            return 0;
+        }
+        PyErr_Clear();
+    }
+    return 1;
+}
+
 /* What a record says. A negative length is null. Its headers, at least their number, are what is left. */
 typedef struct {
     int64_t timestamp_delta;
@@ -209,11 +222,8 @@ look(PyObject *module, PyObject *const *given, Py_ssize_t n)
             wrong = "its offset is not next to the one before";
         }
         if (wrong != NULL) {
-            if (PyErr_Occurred()) {
-                if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-                    goto done;
-                }
-                PyErr_Clear();
+            if (!only_unreadable()) {
+                goto done;
             }
             answer = PyUnicode_FromFormat("record %zd of %zd: %s", index, count, wrong);
             goto done;
@@ -356,11 +366,8 @@ columns(PyObject *module, PyObject *const *given, Py_ssize_t n)
             wrong = gather(&into, &found, base_offset, base_timestamp);
         }
         if (wrong != NULL) {
-            if (PyErr_Occurred()) {
-                if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-                    goto done;
-                }
-                PyErr_Clear();
+            if (!only_unreadable()) {
+                goto done;
             }
             answer = Py_NewRef(Py_None);
             goto done;
@@ -404,11 +411,8 @@ passed(PyObject *module, PyObject *const *given, Py_ssize_t n)
             wrong = rest_of(&found, NULL, &size);
         }
         if (wrong != NULL) {
-            if (PyErr_Occurred()) {
-                if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-                    goto done;
-                }
-                PyErr_Clear();
+            if (!only_unreadable()) {
+                goto done;
             }
             answer = Py_NewRef(Py_None);
             goto done;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,24 +27,24 @@ QUOTA_BYTES = 16 << 20
 ENOUGH_DAYS = 30
 
 
-class Rig:
+class Rig(ABC):
     """Agents with a little load. Use as a context manager."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
 
+    @abstractmethod
     def agents(self) -> Sequence[FloeAgent]:
         """Whom Prometheus scrapes."""
-        raise NotImplementedError
 
     @property
     def targets(self) -> list[str]:
         """host:port of each agent's HTTP."""
         return [agent.http.removeprefix("http://") for agent in self.agents()]
 
+    @abstractmethod
     def open(self, stack: ExitStack) -> None:
         """Start everything; what has to end goes on the stack."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
