@@ -16,6 +16,7 @@ from deploy.services.service import Service, answers
 from deploy.setup.prometheus import prometheus_command
 
 ANSWER_SECONDS_MAX = 10
+REFRESH = "2s"
 TIMEOUT_S = 10
 """Of a scrape, as Prometheus and its operator have it by default."""
 
@@ -41,7 +42,9 @@ class Prometheus(Service):
         self._targets = self.directory / "targets.json"
         (self.directory / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
         every = f"{interval_s}s"
-        job = {"job_name": "floe", "file_sd_configs": [{"files": [str(self._targets)]}]}
+        # The kernel tells it of a change; what it missed it would see in five minutes only.
+        found = {"files": [str(self._targets)], "refresh_interval": REFRESH}
+        job = {"job_name": "floe", "file_sd_configs": [found]}
         tree = {
             "global": {
                 "scrape_interval": every,

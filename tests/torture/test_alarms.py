@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.services.prometheus import Prometheus
-from tests.torture.alarms.__main__ import JOB, chart_rules, rings_after
+from tests.torture.alarms.__main__ import JOB, chart_rules, rings_after, scraped
 from tests.torture.alarms.faults import EMBEDDED
 from tests.torture.alarms.rigs import Embedded
 
@@ -23,7 +23,7 @@ def test_alerts_ring_for_what_is_wrong_and_for_nothing_else(tmp_path: Path) -> N
     groups = [group | {"interval": f"{OFTEN_S}s"} for group in chart_rules()]
     rig = Embedded(tmp_path)
     with Prometheus(groups=groups, labels=JOB, interval_s=OFTEN_S) as prometheus, rig:
-        prometheus.scrape(rig.targets)
+        scraped(prometheus, rig)
         time.sleep(HEALTHY_S)
         assert prometheus.value("floe_ready") == [
             ({"__name__": "floe_ready", "instance": rig.targets[0], **JOB}, 1)

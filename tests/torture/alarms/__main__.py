@@ -94,12 +94,21 @@ def _wait_for_silence(prometheus: Prometheus, alerts: Iterable[str]) -> None:
         time.sleep(POLL_S)
 
 
+def scraped(prometheus: Prometheus, rig: Rig) -> None:
+    """Have Prometheus scrape the rig's agents, and wait until it has seen each."""
+    prometheus.scrape(rig.targets)
+    deadline = time.monotonic() + SOUND_SECONDS_MAX
+    while {labels["instance"] for labels, _ in prometheus.value("floe_ready")} != {*rig.targets}:
+        assert time.monotonic() < deadline, f"not all of {rig.targets} were scraped in {SOUND_SECONDS_MAX} s"
+        time.sleep(POLL_S)
+
+
 def run(prometheus: Prometheus, rig: R, faults: Sequence[Fault[R]]) -> Iterator[dict[str, Any]]:
     """Every fault on one rig."""
     if not faults:
         return
     with rig:
-        prometheus.scrape(rig.targets)
+        scraped(prometheus, rig)
         time.sleep(SETTLED_S)
         for fault in faults:
             seconds, others = rings_after(prometheus, fault, rig)
@@ -117,7 +126,7 @@ def healthy(prometheus: Prometheus, minutes: float) -> list[str]:
     """What rang in so long a time in which nothing was wrong."""
     rang: set[str] = set()
     with Three() as rig:
-        prometheus.scrape(rig.targets)
+        scraped(prometheus, rig)
         deadline = time.monotonic() + minutes * 60
         while time.monotonic() < deadline:
             for fresh in prometheus.firing() - rang:
