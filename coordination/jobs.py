@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -50,12 +50,19 @@ class ItemFailure:
     """An item that failed at every try since then: how often, and with what at last.
 
     `since_s`, `last_s`: the event loop's time of the first and the last of these failures, seconds.
+    `gone`: whether the item is there no more, so that nobody will work on it again.
     """
 
     since_s: float
     last_s: float
     count: int
     error: str
+    gone: Callable[[], bool]
+
+
+def _stays() -> bool:
+    """Of an item that can always be worked on again."""
+    return False
 
 
 class Job(ABC):
@@ -98,15 +105,18 @@ class Job(ABC):
         return holder
 
     @contextmanager
-    def item(self, name: str) -> Iterator[None]:
-        """Work on one item: its failure is noted and goes no further, unless it concerns all items."""
+    def item(self, name: str, gone: Callable[[], bool] = _stays) -> Iterator[None]:
+        """Work on one item: its failure is noted and goes no further, unless it concerns all items.
+
+        `gone`: see ItemFailure.
+        """
         try:
             yield
         except LogError:
             raise
         except Exception as error:
             known = name in self.failures
-            self.item_failed(name, error)
+            self.item_failed(name, error, gone)
             away = isinstance(error, Retryable | Ambiguous | Denied | TimeoutError)
             self._store_failures = self._store_failures + (not known) if away else 0
             if self._store_failures >= STORE_FAILURES_MAX:
@@ -116,14 +126,18 @@ class Job(ABC):
             self._store_failures = 0
             self.failures.pop(name, None)
 
-    def item_failed(self, name: str, error: Exception) -> None:
+    def without_partition(self, handle: int) -> Callable[[], bool]:
+        """Tells whether that partition is gone: `gone` of an item that is about it."""
+        return lambda: self.replica.state.partitions[handle] is None
+
+    def item_failed(self, name: str, error: Exception, gone: Callable[[], bool] = _stays) -> None:
         """Note and tell that an item failed; `item` does it."""
         text = f"{type(error).__name__}: {error}"[:TEXT_MAX]
         failure, now_s = self.failures.get(name), asyncio.get_running_loop().time()
         if failure is None:
             while len(self.failures) >= FAILURES_MAX:
                 del self.failures[next(iter(self.failures))]
-            failure = self.failures[name] = ItemFailure(now_s, now_s, 0, text)
+            failure = self.failures[name] = ItemFailure(now_s, now_s, 0, text, gone)
         failure.count, failure.error, failure.last_s = failure.count + 1, text, now_s
         if failure.count % TOLD_EVERY == 1:
             expected = isinstance(error, self.expected)
@@ -153,7 +167,12 @@ class Job(ABC):
             self.troubles.failed(self.claim, error)
 
     def failing_items(self, now_ms: int) -> Iterator[Trouble]:
-        """The items that failed when they were last worked on. `now_ms`: the wall clock, Unix ms."""
+        """The items that failed when they were last worked on. `now_ms`: the wall clock, Unix ms.
+
+        What is there no more fails nobody any more: it is forgotten.
+        """
+        for name in [name for name, item in self.failures.items() if item.gone()]:
+            del self.failures[name]
         now_s = asyncio.get_running_loop().time()
         for name, item in self.failures.items():
             since_ms, last_ms = (now_ms - int((now_s - at) * 1000) for at in (item.since_s, item.last_s))

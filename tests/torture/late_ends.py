@@ -245,6 +245,7 @@ def run(
     recorder = outcome.recorder
     for number, kind in enumerate(kinds):
         mischief = Mischief(random.Random(f"{seed} links {number}"), MIXES[mix][0])
+        mischief.behind_positions = mix == "hold-positions"
         for link in brokers.links[number]:
             mischief.take(link)
         name = f"{kind}-{number}"

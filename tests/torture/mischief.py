@@ -4,6 +4,8 @@ A request that is held is delivered late: an EndTxn when its client has given it
 by another try and writes the next one; any other when its client has written a few times more. What comes a
 second time comes by another connection, since its client sends it again, or right behind the first: no
 network delivers late and twice by one connection. Produce, which has numbers for it, is copied so as well.
+Or (`behind_positions`) it is delivered into a later transaction right behind that one's own positions, before
+its client knows that they are taken and ends it: where nothing refuses it, the older ones then count.
 """
 
 from __future__ import annotations
@@ -60,9 +62,12 @@ class Mischief:
     """How often what was done: "EndTxn hold", …; "EndTxn late": delivered into a later transaction."""
     over: bool = False
     """Set it, and nothing more is done; what is held is delivered as its client writes, or never."""
+    behind_positions: bool = False
     _proxies: list[Proxy] = field(default_factory=list)
     _held: list[int] = field(default_factory=list)  # API keys
     _writes: int = 0  # of the client until what is held is delivered
+    _ended: bool = False  # the transaction of what is held; the client is in a later one
+    _awaited: set[bytes] = field(default_factory=set)  # correlation ids of a later one's positions
 
     def take(self, proxy: Proxy) -> None:
         """Rule this link."""
@@ -70,6 +75,9 @@ class Mischief:
         proxy.requests.rule = lambda frame: self._request(frame, lost)
 
         def answer(frame: bytes) -> Action:
+            if frame[4:8] in self._awaited:
+                self._awaited.clear()
+                self._deliver()
             if frame[4:8] in lost:
                 lost.discard(frame[4:8])
                 return Action.DROP
@@ -81,25 +89,38 @@ class Mischief:
     def _request(self, frame: bytes, lost: set[bytes]) -> Action:
         key = int.from_bytes(frame[4:6], "big")
         what = self._drawn(key)
+        if self.behind_positions:
+            self._seen(key, frame[8:12], passes=not what)
         if what in ("hold", "copy"):
             if not self._held:
                 self._writes = self.draw.randint(1, WRITES_MAX)
             self._held.append(key)
         elif what == "lose":
             lost.add(frame[8:12])
-        if key == PRODUCE and what != "hold":
+        if key == PRODUCE and what != "hold" and not self.behind_positions:
             self._written()
         if what:
             self.done[f"{NAMES[key]} {what}"] += 1
         return ACTIONS[what] if what else Action.PASS
 
     def _drawn(self, key: int) -> str:
+        if self.behind_positions and self._ended:
+            return ""  # what is held waits for the next positions to pass
         dice = self.draw.random()
         for what, odds in self.odds.get(key, {}).items():
             dice -= odds
             if dice < 0 and not self.over:
                 return "" if what in ("hold", "copy") and len(self._held) >= HELD_MAX else what
         return ""
+
+    def _seen(self, key: int, correlation: bytes, *, passes: bool) -> None:
+        """Notice that a transaction is over, and the positions of the next while something is held."""
+        if not self._held:
+            self._ended = False
+        elif key == END_TXN and passes:
+            self._ended = True
+        elif key == TXN_OFFSET_COMMIT and self._ended and passes:
+            self._awaited.add(correlation)
 
     def _written(self) -> None:
         """The client writes: of a held EndTxn's client that means that it has gone on."""

@@ -28,6 +28,7 @@ from tests.torture.workload import BASE, Writer, read_all
 pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
 
 REACHED_SECONDS_MAX = 180
+TOLD_LINES = 200
 PARTITIONS = (0, 1)
 BUSY = {
     "snapshots": {"interval_s": 1, "entries_max": 50},
@@ -195,10 +196,22 @@ def _compacted(cluster: Cluster, topic: str, writer: Writer) -> dict[Place, list
 
 def _dead(cluster: Cluster, step: str) -> Member:
     """The agent that died at the step. A step that nobody reaches is no step."""
-    _until(lambda: any(m.agent.ended_by_itself is not None for m in cluster.members), f"{step} was reached")
+    try:
+        _until(
+            lambda: any(m.agent.ended_by_itself is not None for m in cluster.members), f"{step} was reached"
+        )
+    except AssertionError as error:
+        error.add_note("\n".join(_told(member) for member in cluster.members))
+        raise
     (dead,) = [member for member in cluster.members if member.agent.ended_by_itself is not None]
     assert dead.agent.ended_by_itself == -signal.SIGKILL, dead.agent.log_tail()
     return dead
+
+
+def _told(member: Member) -> str:
+    """What an agent says of itself and has said, for whoever must find out why."""
+    status = member.status()
+    return f"{member.agent.name}: {status}\n{member.agent.log_tail(TOLD_LINES)}"
 
 
 def _until(condition: Callable[[], bool], what: str = "it came true") -> None:

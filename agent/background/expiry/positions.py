@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from coordination import broker_configs
 from coordination.clock import Clock
@@ -42,12 +42,16 @@ class OffsetExpiry(Job):
         while step := self._few(names):
             found = []
             for name in step:
-                with self.item(f"group {name}"):
+                with self.item(f"group {name}", self._without(name)):
                     found += [name] if self._expirable(name, retention_ms) else []
             if found:
                 command = ExpireOffsets(retention_ms=retention_ms, group=found)
                 await self.replica.propose(command, incarnation=held.incarnation)
             await asyncio.sleep(0)
+
+    def _without(self, name: str) -> Callable[[], bool]:
+        """Tells whether that group is gone."""
+        return lambda: name not in self.replica.state.groups
 
     def _few(self, names: Iterator[str]) -> list[str]:
         """The next groups: so many, and no more positions than that but for one group's."""

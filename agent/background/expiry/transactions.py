@@ -10,7 +10,7 @@ its own clock: agents whose clocks differ by an hour must not leave one open for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from google.protobuf.message import Message
@@ -62,7 +62,7 @@ class TransactionTimeouts(Job):
             while step := list(islice(names, LOOKS_PER_STEP)):
                 over: list[AbortTransaction] = []
                 for each in self._known(step):
-                    with self.item(f"transaction {each.transactional_id}"):
+                    with self.item(f"transaction {each.transactional_id}", self._without(each)):
                         abort = self._over(each, seen)
                         over += [abort] if abort is not None else []
                 await self._propose(over, held)
@@ -88,10 +88,14 @@ class TransactionTimeouts(Job):
             since_ms = self._now_ms() - self._config(EXPIRATION)
             idle: list[str] = []
             for each in self._known(step):
-                with self.item(f"id {each.transactional_id}"):
+                with self.item(f"id {each.transactional_id}", self._without(each)):
                     idle += [each.transactional_id] if expirable(each, since_ms) else []
             expire = [ExpireTransactions(idle_since_ms=since_ms, transactional_id=idle)] if idle else []
             await self._propose(expire, held)
+
+    def _without(self, each: Transaction) -> Callable[[], bool]:
+        """Tells whether its transactional id is gone."""
+        return lambda: each.transactional_id not in self.replica.state.transactions
 
     def _known(self, names: Sequence[str]) -> list[Transaction]:
         transactions = self.replica.state.transactions

@@ -86,7 +86,7 @@ class LogRetention(Job):
                 continue
             rules = rules_of(topic.configs, self.replica.state.cluster_configs)
             for partition in [] if rules.keeps_all else list(topic.partitions):
-                with self.item(f"{name}-{partition.index}"):
+                with self.item(f"{name}-{partition.index}", self.without_partition(partition.handle)):
                     start = await self._new_start(partition, rules)
                     if start > partition.log_start:
                         moves[partition.handle] = start
@@ -112,7 +112,7 @@ class LogRetention(Job):
         except (ChunkMissing, DamagedIndex) as error:
             # Replaced meanwhile, and the next pass sees the new one; or lost, and goes as a whole.
             if partition.merged is merged:
-                self.item_failed(manifest_item, error)
+                self.item_failed(manifest_item, error, self.without_partition(partition.handle))
             older = [Piece(merged.end_offset, merged.size_bytes, merged.max_timestamp_ms)]
         if partition.merged is not merged:
             return partition.log_start

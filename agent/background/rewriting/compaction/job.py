@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
-from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction, Parts
+from agent.background.rewriting.compaction.partition import Compacted, Outrun, PartitionCompaction, Parts
 from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
@@ -27,7 +27,6 @@ from coordination.state.members import runs_jobs
 from coordination.state.types import Done, Refused, Topic
 from coordination.steps import reach
 from objectstore.offset_map import ENTRY_BYTES
-from objectstore.reader import ChunkMissing
 
 _log = logger("compaction")
 
@@ -88,7 +87,7 @@ class Compaction(Job):
         best: Due | None = None
         for number, name in enumerate(list(self.replica.state.topics)):
             topic = self.replica.state.topics.get(name)
-            with self.item(f"topic {name}"):
+            with self.item(f"topic {name}", self._without(name)):
                 for looked, each in enumerate(self._due(topic, now_ms) if topic is not None else ()):
                     if looked % PARTITIONS_STEP == PARTITIONS_STEP - 1:
                         await asyncio.sleep(0)
@@ -101,6 +100,10 @@ class Compaction(Job):
     def _due(self, topic: Topic, now_ms: int) -> Iterator[Due | None]:
         state, tables = self.replica.state, self._parts.tables
         return all_due(state, topic, self._dirty_bytes_min, now_ms, tables=tables)
+
+    def _without(self, topic: str) -> Callable[[], bool]:
+        """Tells whether that topic is gone."""
+        return lambda: topic not in self.replica.state.topics
 
     def _taken(self, handle: int) -> bool:
         """Whether another live agent compacts the partition."""
@@ -120,22 +123,25 @@ class Compaction(Job):
                 self._tell(handle, ValueError(f"claim refused: {claimed.code.name}: {claimed.message}"))
             return None
         done: Compacted | None = None
+        outrun = False
         begun_s = asyncio.get_running_loop().time()
         try:
             done = await self._compact(handle, incarnation)
             self.failures.pop(f"partition {handle}", None)
+        except Outrun:  # merging was first, and collection behind it
+            outrun = True
         except LogError as error:
             _log.warning("compaction given up for now", partition=handle, error=repr(error))
         except Exception as error:  # whatever it is, other partitions have nothing to do with it
             self._metrics.compactions_failed.inc()
             self._tell(handle, error)
         finally:
-            if done is None:
+            took_s = asyncio.get_running_loop().time() - begun_s
+            if outrun or (done is not None and not done.swapped):
+                self._leave_alone(handle, min(PUT_OFF_S, took_s))  # half of the work counts
+            elif done is None:
                 failure = self.failures.get(f"partition {handle}")
                 self._leave_alone(handle, patience_s(failure.count if failure is not None else 1))
-            elif not done.swapped:  # merging was first: half of the work counts
-                took_s = asyncio.get_running_loop().time() - begun_s
-                self._leave_alone(handle, min(PUT_OFF_S, took_s))
             await self._release(handle, incarnation)
         return done
 
@@ -173,10 +179,11 @@ class Compaction(Job):
     def _tell(self, handle: int, error: Exception) -> None:
         """What failed again and again is seen in the status; of a row of failures few get a line here."""
         name = f"partition {handle}"
-        self.item_failed(name, error)
+        self.item_failed(name, error, self.without_partition(handle))
         if is_told(self.failures[name].count):
-            level = _log.info if isinstance(error, ChunkMissing) else _log.warning
-            level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
+            _log.warning(
+                "compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}"
+            )
 
     def _note(self, topic: str, index: int, done: Compacted) -> None:
         counts = done.counts

@@ -34,6 +34,7 @@ from objectstore.compact import Rules as BatchRules
 from objectstore.manifest import Manifest
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, segment_key
+from objectstore.reader import ChunkMissing
 from objectstore.segment import SegmentInfo, SegmentWriter
 from objectstore.store import ObjectStore
 
@@ -104,6 +105,10 @@ class _Writing:
         await self.parts.swapping.put_segment(encoded.info.segment, encoded.parts)
 
 
+class Outrun(Exception):
+    """The partition changed while it was read: what a compaction was to read was taken away meanwhile."""
+
+
 class PartitionCompaction:
     """Compacts one partition once. `incarnation` is the author's, `keys_max` bounds the key map."""
 
@@ -127,9 +132,25 @@ class PartitionCompaction:
     async def run(self) -> Compacted | None:
         """Compact what is due; None when there is nothing to do.
 
-        Raises ChunkMissing when the partition changed under the reader, SwapRefused, StoreError, LogError,
-        HelperDied.
+        Raises Outrun when the partition changed under the reader, ChunkMissing when it did not and refers to
+        an object that is gone, SwapRefused, StoreError, LogError, HelperDied.
         """
+        found = self._place()
+        try:
+            return await self._run()
+        except ChunkMissing as error:
+            await self._parts.replica.barrier()  # whoever took it may have been another agent
+            if self._place() == found:
+                raise
+            raise Outrun(str(error)) from error
+
+    def _place(self) -> tuple[object, ...]:
+        """What changes when merging, retention or a deletion takes away something of the partition."""
+        partition = self._partition
+        known = self._parts.replica.state.partitions[partition.handle] is not None
+        return known, partition.merged, partition.log_start, partition.slices.first_offset
+
+    async def _run(self) -> Compacted | None:
         manifest = await self._manifest(self._partition.merged)
         rows = await self._parts.sources.tail(self._partition, manifest.end_offset, self._bounds)
         worker = self._parts.worker

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from agent.background.rewriting.compaction import job as job_module
 from agent.background.rewriting.compaction.choice import claim_of
-from coordination.commands import Claim, ReleaseClaim
+from agent.background.rewriting.compaction.worker import Begin
+from agent.background.rewriting.patience import PUT_OFF_S
+from coordination.commands import Claim, DeleteTopic, ReleaseClaim
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state import cluster
 from objectstore.adapters.memory import MemoryStore
-from tests.unit.agent.background.compaction_rig import NOW, At, compaction, partition_of
+from objectstore.naming import MarkerId, object_key
+from tests.unit.agent.background.compaction_rig import NOW, At, InlineWorker, compaction, partition_of
+from tests.unit.agent.background.merging_rig import merge_rows
 from tests.unit.agent.background.test_compaction import put
 from tests.unit.agent.kafka.admin_calls import create, topic
 from tests.unit.agent.rig import Agent
@@ -122,3 +127,42 @@ async def test_who_may_run_no_jobs_any_more_ends_at_the_next_partition(
     monkeypatch.setattr(job, "compact", counted)
     await job._look()
     assert len(done) == 1
+
+
+@pytest.mark.parametrize("merged", [True, False])
+async def test_only_what_nobody_took_away_is_a_failure(
+    agent: Agent, memory_store: MemoryStore, *, merged: bool
+) -> None:
+    """Merging takes rows, collection their chunks: a partition that is always written to was put off for
+    minutes, as if its objects were damaged. A chunk that is gone though the partition names it is a failure,
+    until the topic is gone as well.
+    """
+    await dirty(agent, "c")
+    handle = partition_of(agent, "c").handle
+
+    class Outpaced(InlineWorker):
+        """What the pass is to read next goes away as it begins."""
+
+        async def begin(self, begin: Begin) -> None:
+            await super().begin(begin)
+            rows = partition_of(agent, "c").slices.oldest(9, 1 << 20)
+            chunks = {object_key(row.chunk) for row in rows if not isinstance(row.chunk, MarkerId)}
+            if merged:
+                await merge_rows(agent, memory_store, 10, name="c")
+            await memory_store.delete(list(chunks))
+
+    job = compaction(agent, memory_store, At(NOW), worker=Outpaced())
+    assert await job.compact(handle) is None
+    failing = [each.name for each in job.failing_items(0)]
+    rests_s = job._put_off[handle] - asyncio.get_running_loop().time()
+    assert not agent.services.replica.state.claims
+    if merged:
+        assert failing == []
+        assert rests_s < PUT_OFF_S / 2
+        job._parts.worker.__class__ = InlineWorker
+        assert await job.compact(handle) is not None
+    else:
+        assert failing == [f"compaction: partition {handle}"]
+        assert rests_s > PUT_OFF_S / 2
+        await agent.services.replica.propose(DeleteTopic(name="c"))
+        assert list(job.failing_items(0)) == [], "nobody will work on it again"
