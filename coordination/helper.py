@@ -3,6 +3,9 @@
 In a thread such work competes with the loop: every system call of the loop may wait a switch interval (5 ms)
 to get the interpreter back. The helper has one of its own; messages and bytes go through pipes, by system
 calls that release the interpreter. It ends when its pipe does, however the agent died.
+
+A thread of the agent's writes and reads. To wake it up, and to wait for the interpreter in it, costs what a
+small request is not worth (`light`): the loop itself writes that, and reads the answer as it arrives.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any
 
 from objectstore import tasks
@@ -24,6 +28,9 @@ from objectstore import tasks
 PIPE_BYTES = (
     1 << 20
 )  # of each pipe: what Linux gives everybody; of 64 KiB, its default, each side wakes up often
+LIGHT_BYTES_MAX = 32 << 10
+"""Of a request, or an answer, that needs no thread: an empty pipe of any size takes that without waiting."""
+
 BUFFERS_MAX = 512  # written by one system call, each of which may wait for the interpreter (Linux: 1,024)
 _HEAD = struct.Struct(">QQ")  # bytes of the message, bytes that follow it
 
@@ -51,14 +58,24 @@ class Helper:
         """The helper's process id; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[Any, memoryview]:
-        """Send a message and bytes, return what it answers. Raises HelperDied; when cancelled it ends too."""
+    async def ask(
+        self, message: object, parts: Sequence[memoryview] = (), *, light: bool = False
+    ) -> tuple[Any, memoryview]:
+        """Send a message and bytes, return what it answers. Raises HelperDied; when cancelled it ends too.
+
+        `light`: it is small, and so is its answer, as far as the caller knows.
+        """
         async with self._lock:
             if self._process is None:
                 self._process = await asyncio.to_thread(_start, self._module)
-            exchange = tasks.owned(asyncio.to_thread(_exchange, self._process, message, parts), "helper")
+            exchange: asyncio.Task[tuple[Any, memoryview]] | None = None
             try:
                 async with asyncio.timeout(self._seconds_max):
+                    left = await _light_exchange(self._process, message, parts) if light else None
+                    if isinstance(left, tuple):
+                        return left
+                    work = left or partial(_exchange, self._process, message, parts)
+                    exchange = tasks.owned(asyncio.to_thread(work), "helper")
                     return await asyncio.shield(exchange)
             except BaseException as error:
                 await self._end(exchange)
@@ -121,6 +138,71 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+async def _light_exchange(
+    process: subprocess.Popen[bytes], message: object, parts: Sequence[memoryview]
+) -> tuple[Any, memoryview] | Callable[[], tuple[Any, memoryview]] | None:
+    """Ask by the event loop: the answer, what is left to a thread of it, or None when nothing was sent."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    front = _front(message, parts)
+    if len(front) + sum(part.nbytes for part in parts) > LIGHT_BYTES_MAX:
+        return None
+    os.write(process.stdin.fileno(), b"".join((front, *parts)))
+    arriving = _Arriving(process.stdout.fileno())
+    try:
+        beginning = await arriving.done
+    finally:  # before anybody closes the pipe
+        arriving.end()
+    if len(beginning) < _HEAD.size:
+        raise EOFError("the pipe ended before the answer")
+    size = _HEAD.size + sum(_HEAD.unpack_from(beginning))
+    if len(beginning) == size:
+        return _told(beginning)
+    if size <= LIGHT_BYTES_MAX:
+        raise EOFError(f"the pipe ended after {len(beginning)} of {size} bytes")
+    return partial(_rest, process.stdout, beginning, size)
+
+
+class _Arriving:
+    """What arrives in a pipe, until an answer is whole, is known to be no small one, or the pipe ends."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._found = b""
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[bytes] = self._loop.create_future()
+        self._loop.add_reader(pipe, self._ready)
+
+    def end(self) -> None:
+        """Look no more."""
+        self._loop.remove_reader(self._pipe)
+
+    def _ready(self) -> None:
+        if self.done.done():
+            return
+        try:
+            came = os.read(self._pipe, LIGHT_BYTES_MAX)
+        except OSError as error:
+            self.done.set_exception(error)
+            return
+        found = self._found = self._found + came if self._found else came
+        size = _HEAD.size + sum(_HEAD.unpack_from(found)) if len(found) >= _HEAD.size else _HEAD.size + 1
+        if not came or len(found) >= min(size, LIGHT_BYTES_MAX):
+            self.done.set_result(found)
+
+
+def _rest(pipe: IO[bytes], beginning: bytes, size: int) -> tuple[Any, memoryview]:
+    """The answer of `size` bytes that begins so, blocking. Raises EOFError."""
+    return _told(beginning + bytes(_read_exactly(pipe, size - len(beginning))))
+
+
+def _told(whole: bytes) -> tuple[Any, memoryview]:
+    """A message and the bytes that follow it."""
+    length, _ = _HEAD.unpack_from(whole)
+    view = memoryview(whole)[_HEAD.size :]
+    return pickle.loads(view[:length]), view[length:]
+
+
 def _exchange(
     process: subprocess.Popen[bytes], message: object, parts: Sequence[memoryview]
 ) -> tuple[Any, memoryview]:
@@ -133,9 +215,7 @@ def _exchange(
 
 def _send(pipe: IO[bytes], message: object, parts: Sequence[memoryview]) -> None:
     """Write a message and the bytes that follow it."""
-    head = pickle.dumps(message)
-    front = _HEAD.pack(len(head), sum(part.nbytes for part in parts)) + head
-    left = [memoryview(front), *(part.cast("B") for part in parts if part.nbytes)]
+    left = [memoryview(_front(message, parts)), *(part.cast("B") for part in parts if part.nbytes)]
     at = 0
     while at < len(left):
         written = os.writev(pipe.fileno(), left[at : at + BUFFERS_MAX])
@@ -144,6 +224,12 @@ def _send(pipe: IO[bytes], message: object, parts: Sequence[memoryview]) -> None
             at += 1
         if written:
             left[at] = left[at][written:]
+
+
+def _front(message: object, parts: Sequence[memoryview]) -> bytes:
+    """A message as it goes before the bytes that follow it."""
+    head = pickle.dumps(message)
+    return _HEAD.pack(len(head), sum(part.nbytes for part in parts)) + head
 
 
 def _receive(pipe: IO[bytes]) -> tuple[Any, memoryview]:

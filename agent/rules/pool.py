@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from agent.config import RulesConfig
 from agent.rules.messages import Bad, Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from agent.rules.turns import Turns
-from coordination.helper import Helper, HelperDied
+from coordination.helper import LIGHT_BYTES_MAX, Helper, HelperDied
 from objectstore import tasks
 from schema.rules.problem import Problem
 from schema.rules.ruled import Ruled, Run
@@ -75,7 +75,7 @@ class _Worker:
         """None while there is none."""
         return self._helper.pid
 
-    async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> Any:
+    async def ask(self, message: object, parts: Sequence[memoryview] = (), *, light: bool = False) -> Any:
         """What it answers. Raises TimeoutError and Starved, with the worker ended, and HelperDied."""
         if self._helper.pid is None:
             try:
@@ -83,31 +83,53 @@ class _Worker:
                     (self._spent, _), _ = await self._helper.ask(Hello(self._config.worker_bytes_max))
             except TimeoutError:
                 raise HelperDied(f"not started within {START_SECONDS_MAX:.0f} s") from None
-        asking = tasks.owned(self._helper.ask(message, parts), "rules")
+        most = self._config.batch_s_max
+        watch = _Watch(self._helper.pid, most, self._spent)
         try:
-            await self._wait(asking)
-            (self._spent, answer), _ = await asking
+            async with watch.begun(asyncio.timeout(WAITS_MAX * most)):
+                (self._spent, answer), _ = await self._helper.ask(message, parts, light=light)
+        except TimeoutError:
+            if watch.over:
+                raise
+            raise Starved from None
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            watch.end()
         return answer
-
-    async def _wait(self, asking: asyncio.Task[Any]) -> None:
-        """Until it is done. Raises TimeoutError and Starved."""
-        most, pid, clock = self._config.batch_s_max, self._helper.pid, asyncio.get_running_loop().time
-        before = self._spent  # told with its last answer: to look it up would cost each batch system calls
-        left, end = most, clock() + WAITS_MAX * most
-        while clock() < end:
-            if (await asyncio.wait({asking}, timeout=left))[0]:
-                return
-            now = processor_seconds(pid)
-            left = 0.0 if before is None or now is None else most - (now - before)
-            if left <= most * SLACK:
-                raise TimeoutError
-        raise Starved
 
     async def close(self) -> None:
         await self._helper.close()
+
+
+class _Watch:
+    """Looks whether a worker has had the time on a processor that it may have for one answer."""
+
+    def __init__(self, pid: int | None, seconds_max: float, before: float | None) -> None:
+        """`before`: its seconds at its last answer, as it told; to look it up would cost each batch."""
+        self._pid, self._max, self._before = pid, seconds_max, before
+        self._loop = asyncio.get_running_loop()
+        self._limit = asyncio.timeout(None)
+        self._next: asyncio.TimerHandle | None = None
+        self.over = False
+
+    def begun(self, limit: asyncio.Timeout) -> asyncio.Timeout:
+        """From now on; `limit` ends when the time is over."""
+        self._limit = limit
+        self._next = self._loop.call_later(self._max, self._look)
+        return limit
+
+    def _look(self) -> None:
+        now = processor_seconds(self._pid)
+        left = 0.0 if self._before is None or now is None else self._max - (now - self._before)
+        if left <= self._max * SLACK:
+            self.over = True
+            self._limit.reschedule(self._loop.time())
+        else:
+            self._next = self._loop.call_later(left, self._look)
+
+    def end(self) -> None:
+        """No more looks."""
+        if self._next is not None:
+            self._next.cancel()
 
 
 def processor_seconds(pid: int | None) -> float | None:
@@ -252,7 +274,8 @@ class RulesPool:
     ) -> Findings:
         worker = await self._turn(topic)
         try:
-            found: Findings = await self._answer(worker, topic, check, [batch])
+            light = len(batch) <= LIGHT_BYTES_MAX and not check.sources
+            found: Findings = await self._answer(worker, topic, check, [batch], light=light)
             if found.missing:
                 lacks = {number: sources[number] for number in found.missing}
                 again = replace(check, sources=lacks)
@@ -275,6 +298,9 @@ class RulesPool:
     async def _turn(self, topic: str) -> _Worker:
         if self._closed:
             raise Busy("the agent is stopping: send again")
+        worker = self._turns.take_now(topic)
+        if worker is not None:
+            return worker
         try:
             async with asyncio.timeout(self._config.wait_ms_max / 1000):
                 return await self._turns.take(topic)
@@ -284,11 +310,19 @@ class RulesPool:
                 "(rules.wait_ms_max, rules.workers): send again"
             ) from None
 
-    async def _answer(self, worker: _Worker, topic: str, message: object, parts: Sequence[memoryview]) -> Any:
+    async def _answer(
+        self,
+        worker: _Worker,
+        topic: str,
+        message: object,
+        parts: Sequence[memoryview],
+        *,
+        light: bool = False,
+    ) -> Any:
         for _ in range(TRIES):
             with suppress(HelperDied):
                 try:
-                    return await worker.ask(message, parts)
+                    return await worker.ask(message, parts, light=light)
                 except TimeoutError:
                     raise Unusable(
                         f"the rules were not evaluated within {self._config.batch_s_max:g} s "

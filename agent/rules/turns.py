@@ -32,6 +32,13 @@ class Turns(Generic[_W]):
         """Workers that the topic could have at once without waiting; 0: others wait, or it has all it may."""
         return 0 if self._waiting else max(0, min(len(self._free), self.topic_max - self._held[topic]))
 
+    def take_now(self, topic: str) -> _W | None:
+        """A worker, to be given back; None where somebody waits or the topic has all it may."""
+        if not self.idle(topic):
+            return None
+        self._held[topic] += 1
+        return self._free.pop()
+
     async def take(self, topic: str) -> _W:
         """A worker, when it is the topic's turn. To be given back."""
         turn: asyncio.Future[_W] = asyncio.get_running_loop().create_future()
