@@ -44,30 +44,33 @@ generate: setup ## rewrite everything that is generated and committed
 test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
-CLIENTS := tests/compat tests/engines tests/deploy tests/versions
+CLIENTS := tests/compat --ignore=tests/compat/suite tests/deploy tests/versions
+SUITE := tests/compat/suite tests/engines
 MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
 TORMENT := tests/torture
 SPARK := tests/spark
 SPARK_FIRST := $(wildcard tests/spark/test_[a-l]*.py)
 SPARK_LAST := $(filter-out $(SPARK_FIRST),$(wildcard tests/spark/test_*.py))
-REST := tests $(addprefix --ignore=,$(CLIENTS) $(MODELS) $(TORMENT) $(SPARK))
+REST := tests $(addprefix --ignore=,tests/compat tests/engines tests/deploy tests/versions $(MODELS) $(TORMENT) $(SPARK))
 LONGEST := --durations=15 --durations-min=20
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; six parts side by side, as most wait a lot
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; seven parts side by side, as most wait a lot
 	@rm -f build/test-*.log; \
 	part() { name=$$1; shift; exec $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1; }; \
 	part clients $(CLIENTS) & clients=$$!; \
+	part suite $(SUITE) & suite=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
 	part spark $(SPARK_FIRST) & spark=$$!; \
 	part spark-more $(SPARK_LAST) & more=$$!; \
-	trap 'kill $$clients $$torture $$models $$spark $$more' INT TERM; \
+	trap 'kill $$clients $$suite $$torture $$models $$spark $$more' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST); failed=$$?; \
-	for each in $$clients $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
-	cat build/test-models.log build/test-torture.log build/test-spark.log build/test-spark-more.log build/test-clients.log; exit $$failed
+	for each in $$clients $$suite $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
+	cat build/test-models.log build/test-torture.log build/test-spark.log build/test-spark-more.log build/test-suite.log build/test-clients.log; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)
+	$(PY) -m pytest $(SUITE)
 
 test-models: services ## the part that plays: simulation, explorer, properties, golden stories, house rules
 	$(PY) -m pytest $(MODELS)
