@@ -29,7 +29,7 @@ PIPE_BYTES = (
     1 << 20
 )  # of each pipe: what Linux gives everybody; of 64 KiB, its default, each side wakes up often
 LIGHT_BYTES_MAX = 32 << 10
-"""Of a request, or an answer, that needs no thread: an empty pipe of any size takes that without waiting."""
+"""Of a request, or an answer, that needs no thread. A pipe that holds less (`_room`) is given less."""
 
 BUFFERS_MAX = 512  # written by one system call, each of which may wait for the interpreter (Linux: 1,024)
 _HEAD = struct.Struct(">QQ")  # bytes of the message, bytes that follow it
@@ -52,6 +52,7 @@ class Helper:
         self._seconds_max = seconds_max
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = asyncio.Lock()
+        self._room = 0  # bytes that its pipe takes at once
 
     @property
     def pid(self) -> int | None:
@@ -68,10 +69,13 @@ class Helper:
         async with self._lock:
             if self._process is None:
                 self._process = await asyncio.to_thread(_start, self._module)
+                self._room = min(LIGHT_BYTES_MAX, _room(self._process))
             exchange: asyncio.Task[tuple[Any, memoryview]] | None = None
             try:
                 async with asyncio.timeout(self._seconds_max):
-                    left = await _light_exchange(self._process, message, parts) if light else None
+                    left = None
+                    if light:
+                        left = await _light_exchange(self._process, message, parts, self._room)
                     if isinstance(left, tuple):
                         return left
                     work = left or partial(_exchange, self._process, message, parts)
@@ -126,9 +130,18 @@ def _start(module: str) -> subprocess.Popen[bytes]:
     )
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # the system may allow less: then there are more, smaller writes
+            with suppress(OSError, AttributeError):  # less, or not Linux: there are more, smaller writes
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return process
+
+
+def _room(process: subprocess.Popen[bytes]) -> int:
+    """Bytes that its pipe takes without waiting while it is empty; 0 where the system does not tell."""
+    assert process.stdin is not None
+    try:
+        return fcntl.fcntl(process.stdin, fcntl.F_GETPIPE_SZ)
+    except (OSError, AttributeError):
+        return 0
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
@@ -139,13 +152,16 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _light_exchange(
-    process: subprocess.Popen[bytes], message: object, parts: Sequence[memoryview]
+    process: subprocess.Popen[bytes], message: object, parts: Sequence[memoryview], room: int
 ) -> tuple[Any, memoryview] | Callable[[], tuple[Any, memoryview]] | None:
-    """Ask by the event loop: the answer, what is left to a thread of it, or None when nothing was sent."""
+    """Ask by the event loop: the answer, what is left to a thread of it, or None when nothing was sent.
+
+    `room`: bytes that the pipe, which is empty, takes at once.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     front = _front(message, parts)
-    if len(front) + sum(part.nbytes for part in parts) > LIGHT_BYTES_MAX:
+    if len(front) + sum(part.nbytes for part in parts) > room:
         return None
     os.write(process.stdin.fileno(), b"".join((front, *parts)))
     arriving = _Arriving(process.stdout.fileno())

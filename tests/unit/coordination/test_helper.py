@@ -88,3 +88,16 @@ async def test_who_gives_up_ends_the_helper(odd: Helper, light: bool) -> None:
         await asking
     assert odd.pid is None
     assert (await odd.ask(("echo", 1), [SMALL], light=light))[0] == ("echo", 1)
+
+
+async def test_a_small_pipe_is_not_filled_by_the_loop(
+    odd: Helper, threads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has many pipes gets small ones (pipe-user-pages-soft): the loop would wait for the helper to read."""
+    monkeypatch.setattr(helper, "PIPE_BYTES", 4096)
+    await odd.ask(("echo", 1))
+    threads.clear()
+    content = memoryview(bytes(5000))
+    for size, work in ((3000, []), (5000, ["_exchange"])):
+        assert (await odd.ask(("echo", 1), [content[:size]], light=True))[1] == content[:size]
+        assert threads == work
