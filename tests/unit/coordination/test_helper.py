@@ -93,7 +93,7 @@ async def test_who_gives_up_ends_the_helper(odd: Helper, light: bool) -> None:
 async def test_a_small_pipe_is_not_filled_by_the_loop(
     odd: Helper, threads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has many pipes gets small ones (pipe-user-pages-soft): the loop would wait for the helper to read."""
+    """Who has many pipes gets small ones (pipe-user-pages-soft): the loop would wait for the helper."""
     monkeypatch.setattr(helper, "PIPE_BYTES", 4096)
     await odd.ask(("echo", 1))
     threads.clear()
