@@ -15,11 +15,11 @@ DOORS = CHART / "ci" / "doors.yaml"
 TLS = "kafka.protocol=SSL,kafka.tls.secretName=s"
 
 
-def mounted(workload: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The volume at each path of the agent."""
+def mounted(workload: dict[str, Any], container: str = "agent") -> dict[str, dict[str, Any]]:
+    """The volume at each path of the agent, or of another container."""
     pod = pod_of(workload)
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    (agent,) = [each for each in pod["containers"] if each["name"] == "agent"]
+    (agent,) = [each for each in pod["containers"] if each["name"] == container]
     return {mount["mountPath"]: volumes[mount["name"]] for mount in agent["volumeMounts"]}
 
 
@@ -108,6 +108,35 @@ def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
     assert asked == {"name": "floe-root", "key": "password"}
     assert config.sasl.admin_user == "root"
     assert "password" not in str(resources(render(DOORS))["ConfigMap/r-floe"])
+
+
+@pytest.mark.parametrize("name", ["full", "in-cluster-minio"])
+def test_a_rotated_secret_is_a_file_that_agents_read_again(name: str, tmp_path: Path) -> None:
+    """What comes by a variable stays as it was until a restart, which no change of a Secret brings."""
+    values = CHART / "ci" / f"{name}.yaml"
+    ((workload, config),) = agents_of(values, tmp_path)
+    named = [config.store.access_key_file, config.store.secret_key_file, config.log.password_file]
+    files = [Path(each) for each in named if each]
+    assert len(files) == {"full": 3, "in-cluster-minio": 2}[name]
+    given_to = [mounted(workload)]
+    for job in (each for kind, each in resources(render(values)).items() if kind.startswith("Job/")):
+        given_to.append(mounted({"spec": {"template": job["spec"]["template"]}}, "bucket"))
+    assert len(given_to) == {"full": 1, "in-cluster-minio": 2}[name], (
+        "who makes the bucket needs its keys too"
+    )
+    for mounts in given_to:
+        for file in files:
+            secret = mounts[str(file.parent)]["secret"]
+            assert {"key": file.name, "path": file.name} in secret["items"]
+    assert "SECRET_KEY" not in str(workload) + str(pod_of(workload)["containers"][0]["env"])
+
+
+def test_keys_of_another_cloud_stay_variables(tmp_path: Path) -> None:
+    """Only S3's are read again from files."""
+    store = {"url": "gs://floe-demo/demo", "credentialsSecretName": "keys"}
+    ((_, config),) = agents_of(given(tmp_path, objectStore=store), tmp_path)
+    assert config.store.access_key_file == ""
+    assert config.store.access_key.get_secret_value() == "from-secret"
 
 
 def test_the_test_of_helm_speaks_in_the_clear_only(tmp_path: Path) -> None:

@@ -61,13 +61,13 @@
 {{- if hasKey $taken .name -}}{{- fail (printf "extraEnv: %s is there already: %s" .name (default "the chart sets it, or the list has it twice" (get $taken .name))) -}}{{- end -}}
 {{- $_ := set $taken .name "" -}}
 {{- end -}}
-{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" "users" "" -}}
+{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" "etcd-auth" "" "store-keys" "" "users" "" -}}
 {{- range (include "floe.listeners" . | fromJson).listeners -}}{{- $_ := set $volumes (printf "%s-tls" .id) "" -}}{{- end -}}
 {{- range .Values.extraVolumes -}}
 {{- if hasKey $volumes .name -}}{{- fail (printf "extraVolumes: the volume %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
 {{- $_ := set $volumes .name "" -}}
 {{- end -}}
-{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
+{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/etcd-auth" "" "/etc/floe/store-keys" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
 {{- range .Values.extraVolumeMounts -}}
 {{- if not (hasKey $volumes .name) -}}{{- fail (printf "extraVolumeMounts: %s is mounted and extraVolumes has no such volume" .name) -}}{{- end -}}
 {{- $path := trimSuffix "/" .mountPath -}}
