@@ -97,6 +97,43 @@ def test_what_probes_and_volumes_would_not_follow_is_refused(setting: str, compl
     refused("r", setting, complaint)
 
 
+NOT_SAID = {
+    "host": "a pod is bound as a whole",
+    "tls_key_password": "cert-manager's keys have none, and a Secret guards a key as well as its password",
+}
+"""Settings of a listener that the chart has no value for, with the reason."""
+
+
+def test_the_chart_has_every_setting_of_a_listener(tmp_path: Path) -> None:
+    """One listener that says all there is, and each setting is another than by default."""
+    tls = {"secretName": "s", "clientAuth": "required", "protocols": "TLSv1.3", "ciphers": "ECDHE+AESGCM"}
+    names = {"principalFrom": "san_uri", "principalRules": "RULE:^CN=(.*)$/$1/"}
+    asked = {
+        "name": "ALL",
+        "port": 9999,
+        "advertisedHost": "h",
+        "advertisedPort": 7,
+        "zone": "z",
+        "protocol": "SASL_SSL",
+        "saslMechanisms": "PLAIN",
+        "frames": "bare",
+        "tls": {**tls, **names},
+        "connectionsMax": 1_000_000,
+        "connectionsPerSecondMax": 2,
+        "connectionsPerIpMax": 3,
+        "connectionsPerIp": {"10.0.0.7": 4},
+    }
+    ((_, config),) = agents_of(
+        given(tmp_path, listeners=[asked], sasl={"usersSecretName": "users"}), tmp_path
+    )
+    plain, said = config.listeners
+    default = ListenerConfig()
+    same = {key for key in ListenerConfig.model_fields if getattr(said, key) == getattr(default, key)}
+    assert same == set(NOT_SAID)
+    assert (said.connections_max, said.connections_per_ip) == (1_000_000, {"10.0.0.7": 4})
+    assert (plain.frames, plain.connections_max) == ("topic", 0), "and nobody else's"
+
+
 def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
     ((workload, config),) = agents_of(DOORS, tmp_path)
     users = Path(config.sasl.users_file)
@@ -154,6 +191,9 @@ def test_the_test_of_helm_speaks_in_the_clear_only(tmp_path: Path) -> None:
     ("setting", "complaint"),
     [
         ("kafka.protocol=TLS", "protocol"),
+        ("kafka.frames=naked", "/kafka/frames"),
+        ("kafka.connectionsPerIp.host=1", "/kafka/connectionsPerIp"),
+        ("kafka.connectionsMax=-1", "/kafka/connectionsMax"),
         ("kafka.protocol=SSL", "kafka speaks SSL and has no certificate: set its tls.secretName"),
         ("kafka.tls.secretName=s", "kafka has tls and speaks PLAINTEXT, which is in the clear"),
         ("kafka.saslMechanisms=PLAIN", "kafka has saslMechanisms and speaks PLAINTEXT, where nobody logs in"),

@@ -1,4 +1,4 @@
-"""The chart's quickstart: its etcd and MinIO run by the chart's own commands, and what NOTES tells on them."""
+"""The chart's quickstart: its etcd and MinIO run by the chart's own commands, and what NOTES tells."""
 
 from __future__ import annotations
 
