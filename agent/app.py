@@ -279,23 +279,29 @@ class App:
         identity = await self._log_identity()
         ours = Fingerprint(self.config.cluster.name, self.clock.random_bytes(16), identity)
         fingerprint = await claim_when_reachable(
-            self.store,
-            ours,
-            self.clock,
-            lambda error, _pause: self._waits["store"].met("store", error=str(error)),
+            self.store, ours, self.clock, lambda error, _pause: self._wait_for("store", error)
         )
-        self._waits["store"].over("store")
+        self._answers("store")
         return fingerprint
 
     async def _log_identity(self) -> str:
         while True:
             try:
                 identity = await self.log.identity()
-                self._waits["log"].over("log")
+                self._answers("log")
                 return identity
             except Unavailable as error:
-                self._waits["log"].met("log", error=str(error))
+                self._wait_for("log", error)
             await self.clock.sleep(RETRY_S)
+
+    def _wait_for(self, what: str, error: Exception) -> None:
+        """Say in the log and in `/readyz` what keeps this start waiting."""
+        self._waits[what].met(what, error=str(error))
+        self.health.waits_for = f"this agent waits for the {what}, and starts once it is there: {error}"
+
+    def _answers(self, what: str) -> None:
+        self._waits[what].over(what)
+        self.health.waits_for = ""
 
     async def _start_peers(self, fingerprint: Fingerprint) -> str:
         """Read within the zone; gives the address for other agents, empty without. Raises OSError."""

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from objectstore.naming import FINGERPRINT_KEY
 from objectstore.pace import LoopPace, Pace
-from objectstore.store import CREATE, Ambiguous, NotFound, ObjectStore, Precondition, Retryable, StoreError
+from objectstore.store import (
+    CREATE,
+    Ambiguous,
+    NoBucket,
+    NotFound,
+    ObjectStore,
+    Precondition,
+    Retryable,
+    StoreError,
+)
 
 FORMAT = 1
 CLUSTER_ID_BYTES = 16
@@ -103,13 +112,13 @@ async def claim_when_reachable(
     pace: Pace | None = None,
     on_wait: Callable[[StoreError, float], None] | None = None,
 ) -> Fingerprint:
-    """`claim`, again and again while the store cannot be reached; `on_wait` is told why and how long."""
+    """`claim`, again and again while store or bucket are not there; `on_wait` is told why and how long."""
     pace = pace or LoopPace()
     wait = WAIT_S_FIRST
     while True:
         try:
             return await claim(store, ours)
-        except (Retryable, Ambiguous) as error:
+        except (Retryable, Ambiguous, NoBucket) as error:
             pause = wait * (0.5 + 0.5 * pace.random())
             if on_wait is not None:
                 on_wait(error, pause)

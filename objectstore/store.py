@@ -37,6 +37,10 @@ class Denied(StoreError):
     """Credentials or permissions are wrong; retrying does not help (definite)."""
 
 
+class NoBucket(Denied):
+    """The bucket itself is not there: who starts may wait for it, no retry of a request helps."""
+
+
 class ClockSkewed(Denied):
     """The store refuses what was signed at another time than its own: a clock is wrong."""
 

@@ -60,6 +60,9 @@ class Signals:
 class Health:
     """One agent's. `start` begins to look by itself; until then it looks when it is asked."""
 
+    waits_for = ""
+    """What the agent's start waits for, and why; empty when for nothing."""
+
     def __init__(
         self, config: Config, replica: Replica, store: ObjectStore, signals: Signals, troubles: Troubles
     ) -> None:
@@ -134,7 +137,8 @@ class Health:
         if failure:
             reasons.append(f"this agent must be restarted: {failure}")
         elif not self._replica.ready:
-            reasons.append("the replica is not registered with the log, or verifies itself after a pause")
+            unregistered = "the replica is not registered with the log, or verifies itself after a pause"
+            reasons.append(self.waits_for or unregistered)
         elif self.joining:
             reasons.append("the agent is warming up: clients are not sent to it yet")
         return reasons

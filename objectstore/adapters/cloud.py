@@ -30,6 +30,7 @@ from objectstore.store import (
     ClockSkewed,
     Create,
     Denied,
+    NoBucket,
     NotFound,
     ObjectMeta,
     Precondition,
@@ -217,7 +218,7 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
 def _absent(told: str, code: str | None, *, wrote: bool) -> StoreError:
     """404 has several meanings. Only a missing object is NotFound."""
     if code == "NoSuchBucket" or (wrote and code is None):
-        return Denied(f"{told}: the bucket does not exist; `floe bucket prepare` makes it")
+        return NoBucket(f"{told}: the bucket does not exist; `floe bucket prepare` makes it")
     if code not in _NO_OBJECT:
         return Denied(f"{told}: check the store's credentials")
     return NotFound(told)

@@ -19,7 +19,7 @@ from deploy.services.build import tool_path
 pytestmark = pytest.mark.services
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "floe"
-VALUE_FILES = sorted((CHART / "ci").glob("*.yaml"))
+VALUE_FILES = [*sorted((CHART / "ci").glob("*.yaml")), CHART / "quickstart.yaml"]
 KUBERNETES = tuple(f"1.{minor}.0" for minor in range(31, 38))
 FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate")
 """Kinds of other projects, which Kubernetes' schemas do not know."""
@@ -110,7 +110,19 @@ def test_the_chart_renders_what_is_written_down(values: Path, request: pytest.Fi
 
 
 def workloads(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [d for name, d in rendered.items() if name.startswith(("Deployment/", "StatefulSet/"))]
+    """Those of agents: the quickstart's etcd and MinIO are none."""
+    sets = [d for name, d in rendered.items() if name.startswith(("Deployment/", "StatefulSet/"))]
+    return [each for each in sets if "floe/group" in each["metadata"]["labels"]]
+
+
+def other_pods(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pods of everything that is neither an agent nor asked for by `helm test`."""
+    found = []
+    for name, each in rendered.items():
+        spec = each["spec"]["jobTemplate"]["spec"] if name.startswith("CronJob/") else each.get("spec", {})
+        if name.startswith(("StatefulSet/", "Job/", "CronJob/")) and each not in workloads(rendered):
+            found.append(spec["template"]["spec"])
+    return found
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
@@ -259,7 +271,7 @@ def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     assert config.agent.zone == "labelled-zone"
 
 
-OURS = ("agent", "has-services", "ready", "topics")
+OURS = ("agent", "has-services", "ready", "topics", "bucket", "etcd", "minio")
 
 
 @each_values
@@ -270,7 +282,7 @@ def test_pods_have_no_more_rights_than_they_need(values: Path) -> None:
     agents = [pod_of(workload) for workload in workloads(rendered)]
     assert agents
     assert len(tested) == int(values.stem != "doors"), "where nothing is in the clear nothing is tested"
-    for pod in (*tested, *agents):
+    for pod in (*tested, *agents, *other_pods(rendered)):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
@@ -405,8 +417,11 @@ def test_names_that_kubernetes_would_refuse_are_refused(release: str, setting: s
 
 
 def refused(release: str, setting: str, complaint: str) -> None:
-    minimal = str(CHART / "ci" / "minimal.yaml")
-    done = run("helm", "template", release, str(CHART), "-f", minimal, "--set", setting)
+    refused_with(CHART / "ci" / "minimal.yaml", release, setting, complaint)
+
+
+def refused_with(values: Path, release: str, setting: str, complaint: str) -> None:
+    done = run("helm", "template", release, str(CHART), "-f", str(values), "--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
 

@@ -15,11 +15,11 @@ DOORS = CHART / "ci" / "doors.yaml"
 TLS = "kafka.protocol=SSL,kafka.tls.secretName=s"
 
 
-def mounted(workload: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The volume at each path of the agent."""
+def mounted(workload: dict[str, Any], container: str = "agent") -> dict[str, dict[str, Any]]:
+    """The volume at each path of the agent, or of another container."""
     pod = pod_of(workload)
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    (agent,) = [each for each in pod["containers"] if each["name"] == "agent"]
+    (agent,) = [each for each in pod["containers"] if each["name"] == container]
     return {mount["mountPath"]: volumes[mount["name"]] for mount in agent["volumeMounts"]}
 
 
@@ -97,6 +97,43 @@ def test_what_probes_and_volumes_would_not_follow_is_refused(setting: str, compl
     refused("r", setting, complaint)
 
 
+NOT_SAID = {
+    "host": "a pod is bound as a whole",
+    "tls_key_password": "cert-manager's keys have none, and a Secret guards a key as well as its password",
+}
+"""Settings of a listener that the chart has no value for, with the reason."""
+
+
+def test_the_chart_has_every_setting_of_a_listener(tmp_path: Path) -> None:
+    """One listener that says all there is, and each setting is another than by default."""
+    tls = {"secretName": "s", "clientAuth": "required", "protocols": "TLSv1.3", "ciphers": "ECDHE+AESGCM"}
+    names = {"principalFrom": "san_uri", "principalRules": "RULE:^CN=(.*)$/$1/"}
+    asked = {
+        "name": "ALL",
+        "port": 9999,
+        "advertisedHost": "h",
+        "advertisedPort": 7,
+        "zone": "z",
+        "protocol": "SASL_SSL",
+        "saslMechanisms": "PLAIN",
+        "frames": "bare",
+        "tls": {**tls, **names},
+        "connectionsMax": 1_000_000,
+        "connectionsPerSecondMax": 2,
+        "connectionsPerIpMax": 3,
+        "connectionsPerIp": {"10.0.0.7": 4},
+    }
+    ((_, config),) = agents_of(
+        given(tmp_path, listeners=[asked], sasl={"usersSecretName": "users"}), tmp_path
+    )
+    plain, said = config.listeners
+    default = ListenerConfig()
+    same = {key for key in ListenerConfig.model_fields if getattr(said, key) == getattr(default, key)}
+    assert same == set(NOT_SAID)
+    assert (said.connections_max, said.connections_per_ip) == (1_000_000, {"10.0.0.7": 4})
+    assert (plain.frames, plain.connections_max) == ("topic", 0), "and nobody else's"
+
+
 def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
     ((workload, config),) = agents_of(DOORS, tmp_path)
     users = Path(config.sasl.users_file)
@@ -108,6 +145,35 @@ def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
     assert asked == {"name": "floe-root", "key": "password"}
     assert config.sasl.admin_user == "root"
     assert "password" not in str(resources(render(DOORS))["ConfigMap/r-floe"])
+
+
+@pytest.mark.parametrize("name", ["full", "in-cluster-minio"])
+def test_a_rotated_secret_is_a_file_that_agents_read_again(name: str, tmp_path: Path) -> None:
+    """What comes by a variable stays as it was until a restart, which no change of a Secret brings."""
+    values = CHART / "ci" / f"{name}.yaml"
+    ((workload, config),) = agents_of(values, tmp_path)
+    named = [config.store.access_key_file, config.store.secret_key_file, config.log.password_file]
+    files = [Path(each) for each in named if each]
+    assert len(files) == {"full": 3, "in-cluster-minio": 2}[name]
+    given_to = [mounted(workload)]
+    for job in (each for kind, each in resources(render(values)).items() if kind.startswith("Job/")):
+        given_to.append(mounted({"spec": {"template": job["spec"]["template"]}}, "bucket"))
+    assert len(given_to) == {"full": 1, "in-cluster-minio": 2}[name], (
+        "who makes the bucket needs its keys too"
+    )
+    for mounts in given_to:
+        for file in files:
+            secret = mounts[str(file.parent)]["secret"]
+            assert {"key": file.name, "path": file.name} in secret["items"]
+    assert "SECRET_KEY" not in str(workload) + str(pod_of(workload)["containers"][0]["env"])
+
+
+def test_keys_of_another_cloud_stay_variables(tmp_path: Path) -> None:
+    """Only S3's are read again from files."""
+    store = {"url": "gs://floe-demo/demo", "credentialsSecretName": "keys"}
+    ((_, config),) = agents_of(given(tmp_path, objectStore=store), tmp_path)
+    assert config.store.access_key_file == ""
+    assert config.store.access_key.get_secret_value() == "from-secret"
 
 
 def test_the_test_of_helm_speaks_in_the_clear_only(tmp_path: Path) -> None:
@@ -125,6 +191,9 @@ def test_the_test_of_helm_speaks_in_the_clear_only(tmp_path: Path) -> None:
     ("setting", "complaint"),
     [
         ("kafka.protocol=TLS", "protocol"),
+        ("kafka.frames=naked", "/kafka/frames"),
+        ("kafka.connectionsPerIp.host=1", "/kafka/connectionsPerIp"),
+        ("kafka.connectionsMax=-1", "/kafka/connectionsMax"),
         ("kafka.protocol=SSL", "kafka speaks SSL and has no certificate: set its tls.secretName"),
         ("kafka.tls.secretName=s", "kafka has tls and speaks PLAINTEXT, which is in the clear"),
         ("kafka.saslMechanisms=PLAIN", "kafka has saslMechanisms and speaks PLAINTEXT, where nobody logs in"),

@@ -61,13 +61,13 @@
 {{- if hasKey $taken .name -}}{{- fail (printf "extraEnv: %s is there already: %s" .name (default "the chart sets it, or the list has it twice" (get $taken .name))) -}}{{- end -}}
 {{- $_ := set $taken .name "" -}}
 {{- end -}}
-{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" "users" "" -}}
+{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" "etcd-auth" "" "store-keys" "" "users" "" -}}
 {{- range (include "floe.listeners" . | fromJson).listeners -}}{{- $_ := set $volumes (printf "%s-tls" .id) "" -}}{{- end -}}
 {{- range .Values.extraVolumes -}}
 {{- if hasKey $volumes .name -}}{{- fail (printf "extraVolumes: the volume %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
 {{- $_ := set $volumes .name "" -}}
 {{- end -}}
-{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
+{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/etcd-auth" "" "/etc/floe/store-keys" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
 {{- range .Values.extraVolumeMounts -}}
 {{- if not (hasKey $volumes .name) -}}{{- fail (printf "extraVolumeMounts: %s is mounted and extraVolumes has no such volume" .name) -}}{{- end -}}
 {{- $path := trimSuffix "/" .mountPath -}}
@@ -97,6 +97,7 @@
 {{- $names := list -}}
 {{- /* Whose each Service is. */ -}}
 {{- $services := dict $full "the release" (printf "%s-agents" $full) "the release" (printf "%s-http" $full) "the release" -}}
+{{- if .Values.quickstart.enabled -}}{{- $_ := set (set $services (printf "%s-etcd" $full) "quickstart") (printf "%s-minio" $full) "quickstart" -}}{{- end -}}
 {{- $listeners := list (default "PLAINTEXT" .Values.kafka.protocol) -}}
 {{- range .Values.listeners -}}
 {{- if has .name $listeners -}}{{- fail (printf "listeners: %q is there twice; give each a name of its own" .name) -}}{{- end -}}
@@ -238,6 +239,13 @@
 {{- define "floe.checkParts" -}}
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled -}}
 {{- fail "serviceMonitor and podMonitor are both enabled, and each agent would be scraped twice: choose one" -}}
+{{- end -}}
+{{- if .Values.quickstart.enabled -}}
+{{- $full := include "floe.fullname" . -}}
+{{- $where := dict "etcd.endpoints" (list (join "," .Values.etcd.endpoints) (printf "%s-etcd:2379" $full)) "objectStore.endpoint" (list .Values.objectStore.endpoint (printf "http://%s-minio:9000" $full)) "objectStore.credentialsSecretName" (list .Values.objectStore.credentialsSecretName (printf "%s-minio" $full)) -}}
+{{- range $key, $pair := $where -}}
+{{- if ne (first $pair) (last $pair) -}}{{- fail (printf "quickstart.enabled brings an etcd and a MinIO along, and %s is %q: set it to %s, as quickstart.yaml of the chart does, or leave quickstart out" $key (first $pair) (last $pair)) -}}{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.enabled needs ingress.hosts: without one it would answer for every name" -}}

@@ -26,6 +26,12 @@ app.kubernetes.io/name: {{ include "floe.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* etcd and MinIO of quickstart: no agents, as the pod of `helm test`. */}}
+{{- define "floe.quickstartLabels" -}}
+app.kubernetes.io/name: {{ include "floe.name" . }}-quickstart
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* The chart's own labels. Only those of floe.selector find pods: the others change with versions. */}}
 {{- define "floe.ownLabels" -}}
 {{ include "floe.selector" . }}

@@ -29,6 +29,10 @@ Beside its values a listener has
 {{- $said := dict "name" .name "host" "0.0.0.0" "port" (int .port) "advertised_host" .advertisedHost "zone" .zone -}}
 {{- if .advertisedPort -}}{{- $_ := set $said "advertised_port" .advertisedPort -}}{{- end -}}
 {{- if ne .protocol "PLAINTEXT" -}}{{- $_ := set $said "protocol" .protocol -}}{{- end -}}
+{{- if ne (default "topic" .frames) "topic" -}}{{- $_ := set $said "frames" .frames -}}{{- end -}}
+{{- range $key, $setting := dict "connectionsMax" "connections_max" "connectionsPerSecondMax" "connections_per_s_max" "connectionsPerIpMax" "connections_per_ip_max" "connectionsPerIp" "connections_per_ip" -}}
+{{- with get $ $key -}}{{- $_ := set $said $setting . -}}{{- end -}}
+{{- end -}}
 {{- if and (hasPrefix "SASL_" .protocol) .saslMechanisms -}}{{- $_ := set $said "sasl_mechanisms" .saslMechanisms -}}{{- end -}}
 {{- if .encrypted -}}
 {{- $folder := printf "/etc/floe/tls/%s" .id -}}

@@ -30,6 +30,8 @@ containers:
     image: {{ include "floe.image" . }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     args: ["serve", "--config", "/etc/floe/floe.yaml"]
+    # Why it ended, in `kubectl describe pod`.
+    terminationMessagePolicy: FallbackToLogsOnError
     securityContext: {{- include "floe.containerSecurity" . | nindent 6 }}
     env: {{- include "floe.env" (list . $group) | nindent 6 }}
     {{- with .Values.extraEnvFrom }}
@@ -81,6 +83,7 @@ containers:
         mountPath: /etc/floe/etcd-tls
         readOnly: true
       {{- end }}
+      {{- with include "floe.keyMounts" . | trim }}{{- . | nindent 6 }}{{- end }}
       {{- range $listeners }}
       {{- if .encrypted }}
       - name: {{ .id }}-tls
@@ -116,6 +119,7 @@ volumes:
     secret:
       secretName: {{ include "floe.etcdSecret" . }}
   {{- end }}
+  {{- with include "floe.keyVolumes" . | trim }}{{- . | nindent 2 }}{{- end }}
   {{- range $listeners }}
   {{- if .encrypted }}
   - name: {{ .id }}-tls
@@ -265,11 +269,10 @@ An agent without Services of its own would send clients to an address that nobod
   value: /var/lib/floe
 {{- with .Values.etcd.authSecretName }}
 {{- include "floe.secretEnv" (list "FLOE_LOG__USER" . "username") }}
-{{- include "floe.secretEnv" (list "FLOE_LOG__PASSWORD" . "password") }}
 {{- end }}
-{{- with .Values.objectStore.credentialsSecretName }}
-{{- include "floe.secretEnv" (list "FLOE_STORE__ACCESS_KEY" . "access-key") }}
-{{- include "floe.secretEnv" (list "FLOE_STORE__SECRET_KEY" . "secret-key") }}
+{{- if and .Values.objectStore.credentialsSecretName (not (include "floe.keyFiles" .)) }}
+{{- include "floe.secretEnv" (list "FLOE_STORE__ACCESS_KEY" .Values.objectStore.credentialsSecretName "access-key") }}
+{{- include "floe.secretEnv" (list "FLOE_STORE__SECRET_KEY" .Values.objectStore.credentialsSecretName "secret-key") }}
 {{- end }}
 {{- with .Values.sasl.adminSecretName }}
 {{- include "floe.secretEnv" (list "FLOE_SASL__ADMIN_PASSWORD" . "password") }}

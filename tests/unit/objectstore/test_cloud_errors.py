@@ -14,6 +14,7 @@ from objectstore.store import (
     Ambiguous,
     ClockSkewed,
     Denied,
+    NoBucket,
     NotFound,
     ObjectStore,
     Precondition,
@@ -93,7 +94,7 @@ READ_AND_WRITE = [
     (answer(403, "AccessDenied"), Denied, Denied),
     (answer(401, "Unauthorized"), Denied, Denied),
     (answer(400, "InvalidArgument"), Denied, Denied),
-    (answer(404, "NoSuchBucket"), Denied, Denied),
+    (answer(404, "NoSuchBucket"), NoBucket, NoBucket),
     (answer(404, "XAdminUserNotFound"), Denied, Denied),
 ]
 
