@@ -364,6 +364,7 @@ class App:
             queues=self._queues,
             reads=self._reads,
             health=self.health,
+            standing=self.standing,
             files=self.files,
             memory_bytes=self.memory_bytes,
         )

@@ -44,6 +44,8 @@ COMMANDS = {
     "top": Place("observing.top", "top"),
     "doctor": Place("observing.doctor", "doctor"),
     "support-bundle": Place("observing.bundle", "support_bundle"),
+    "drain": Place("draining", "drain"),
+    "upgrade": Place("observing.upgrading", "app"),
     "bench": Place("benching", "bench"),
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),

@@ -100,7 +100,7 @@ async def _changed(
     async with session(bootstrap) as kafka:
         if changes or gone:
             await _alter(kafka, changes, gone)
-        return await _configs(kafka)
+        return await configs(kafka)
 
 
 async def _alter(kafka: Session, changes: Mapping[str, str], gone: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ async def _alter(kafka: Session, changes: Mapping[str, str], gone: Sequence[str]
     check_code(result.error_code, result.error_message, "the cluster's configs are not changed")
 
 
-async def _configs(kafka: Session) -> list[DescribeConfigsResourceResult]:
+async def configs(kafka: Session) -> list[DescribeConfigsResourceResult]:
     """What every agent goes by: those of any broker that are not its own settings."""
     from agent.cli.session import check_code
     from agent.net.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -5,6 +5,9 @@ transactions, and its claims go to others. When it is the log that it does not r
 said so, and the others notice its silence. Coming back waits until it has been well for a while, twice as
 long for each time that it had come back within FORGOTTEN_S before. While no other agent is well it serves
 whatever its state is.
+
+Who is drained steps aside in the same way because somebody asked for it, finishes what it has taken, and
+comes back when it is told to, or with its next incarnation of a new process.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ _log = logger("health")
 
 FORGOTTEN_S = 600.0  # a step aside that is older makes none that follow longer
 UNTOLD = frozenset({"append", "log"})  # these keep an agent from saying it in the log
+DRAINED = "drained"  # what the reason of an agent that was told to step aside begins with, and no other
 
 
 class Standing:
@@ -53,6 +57,7 @@ class Standing:
         self._returning = False  # whether it has told the log that it is well, which may refuse
         self._untold = False  # whether it is the log that fails
         self._away = False
+        self._drained = ""  # why: by whom
         self._told: Results | None = None
         self._accusing: list[Results] = []
         self._marked: tuple[Broker, Broker] | None = None
@@ -85,6 +90,22 @@ class Standing:
         return bool(self.leaving or unwell) and self.others_serve
 
     @property
+    def orderly(self) -> bool:
+        """Whether it gives its clients away in good order: what it has taken, it finishes."""
+        return self.leaving or bool(self._drained)
+
+    @property
+    def drained(self) -> bool:
+        """Whether somebody told this agent to step aside."""
+        return bool(self._drained)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the log says of this agent what was asked for last: drained, or not."""
+        own = self._own()
+        return own is not None and is_drained(own) == self.drained
+
+    @property
     def doubtful(self) -> bool:
         """Whether this agent has stepped aside, but the log does not say so (yet).
 
@@ -98,6 +119,16 @@ class Standing:
         self.leaving = True
         self._tell()
 
+    def drain(self, by: str) -> None:
+        """Give away what this agent leads and holds, until `restore` or a restart. `by`: who asked for it."""
+        self._drained = f"{DRAINED} by {by}"[:REASON_LENGTH_MAX]
+        self.look()
+
+    def restore(self) -> None:
+        """The end of `drain`: it comes back at once when it is well."""
+        self._drained = ""
+        self.look()
+
     def why(self) -> str:
         """Why clients are not sent to this agent; empty when they are, or nobody else serves either."""
         own = self._own()
@@ -108,27 +139,34 @@ class Standing:
 
     def look(self) -> None:
         """Step aside, come back, or accuse agents that are silent. Called after every look at the health."""
-        if self._enabled and self._replica.state.feature_level >= JUDGED_AGENTS and not self.leaving:
-            self._judge()
-            self._accuse()
-            self._health.paces.tell(self._heartbeat_s)
+        if self._replica.state.feature_level >= JUDGED_AGENTS and not self.leaving:
+            if self._enabled or self._drained or self._was_drained():
+                self._judge()
+            if self._enabled:
+                self._accuse()
+                self._health.paces.tell(self._heartbeat_s)
         self._tell()
 
     def _judge(self) -> None:
-        grave, own = self._health.grave(), self._own()
+        grave, own = self._health.grave() if self._enabled else [], self._own()
         if self._returning and own is not None and not own.unwell:
             self._returning = False
             self._steps.append(self._now())
-        if grave:
+        if grave or self._drained:
             self._well_since = None
             self._untold = any(found.name in UNTOLD for found in grave)
             reason = "; ".join(f"{found.name}: {found.message}" for found in grave)[:REASON_LENGTH_MAX]
-            if not self.aside:
-                self._step_aside(reason)
-            if own is not None and not own.unwell and not self._untold and len(self._brokers()) > 1:
-                self._say(own, reason)
+            self._keep_aside(own, self._drained or reason)
         elif self.aside or (own is not None and own.unwell):
             self._come_back(own)
+
+    def _keep_aside(self, own: Broker | None, reason: str) -> None:
+        """Be aside, and have the log say so: whether for a drain or not, it says again when that changes."""
+        if not self.aside or self.aside.startswith(DRAINED) != self.drained:
+            self._step_aside(reason)
+        said = own is not None and own.unwell and is_drained(own) == self.drained
+        if own is not None and not said and not self._untold and len(self._brokers()) > 1:
+            self._say(own, reason)
 
     def _step_aside(self, reason: str) -> None:
         self.aside = reason
@@ -145,8 +183,9 @@ class Standing:
         if self._well_since is None:
             self._well_since = now
         if own is not None and own.unwell:
-            if now - self._well_since >= self.return_s:
-                self._returning |= self._say(own, "")
+            drained = is_drained(own)  # that was no fault: it need not prove that it is well
+            if drained or now - self._well_since >= self.return_s:
+                self._returning |= self._say(own, "") and not drained
             return
         self.aside, self._untold = "", False
         _log.info("this agent is well again: clients are sent to it")
@@ -184,9 +223,19 @@ class Standing:
                 tell(self._untold and not self.leaving)
         self._away = away
 
+    def _was_drained(self) -> bool:
+        """Whether it, or the log, still goes by a drain: what was said last may come after its end."""
+        own = self._own()
+        return self.aside.startswith(DRAINED) or (own is not None and is_drained(own))
+
     def _own(self) -> Broker | None:
         found = self._replica.state.brokers.get(self._replica.node_id)
         return found if found is not None and found.incarnation == self._replica.incarnation else None
 
     def _brokers(self) -> list[Broker]:
         return [each for each in self._replica.state.brokers.values() if each.serving]
+
+
+def is_drained(broker: Broker) -> bool:
+    """Whether the log says that somebody told this agent to step aside."""
+    return broker.unwell.startswith(DRAINED)

@@ -17,10 +17,11 @@ from agent.http.answers import Problem
 from agent.http.asking import Handler, asking
 from agent.http.catalog import CatalogRoutes
 from agent.http.damage import DamageRoutes
+from agent.http.drain import DrainRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.identity import Doorkeeper
-from agent.http.needs import CATALOG_PATH, TOKENS_PATH
+from agent.http.needs import CATALOG_PATH, DRAIN_PATH, TOKENS_PATH
 from agent.http.oauth import OauthRoutes
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
@@ -30,7 +31,7 @@ from agent.http.status import StatusRoutes
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
     health, status, admin = HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
-    damage, catalog = DamageRoutes(parts), CatalogRoutes(parts)
+    damage, catalog, drain = DamageRoutes(parts), CatalogRoutes(parts), DrainRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]
 
     def route(path: str, handler: Handler, methods: Sequence[str] = ("GET",)) -> Route:
@@ -52,6 +53,8 @@ def build(parts: Parts) -> Starlette:
             route("/admin/topics/{name}/skipped", damage.skipped),
             route("/admin/topics/{name}/skipped", damage.skip, ["POST"]),
             route("/admin/acls/unallowed", AclRoutes(parts).unallowed),
+            route(DRAIN_PATH, drain.read),
+            route(DRAIN_PATH, drain.change, ["POST"]),
             route(TOKENS_PATH, OauthRoutes(parts).token, ["POST"]),
             route(CATALOG_PATH, catalog.handle, every),
             *registry_routes(parts),

@@ -60,6 +60,7 @@ class Row(NamedTuple):
 
 _O: Final = Operation
 DESCRIBE_CLUSTER: Final = Need(_O.DESCRIBE, CLUSTER)
+ALTER_CLUSTER: Final = Need(_O.ALTER, CLUSTER)
 DESCRIBE: Final = Need(_O.DESCRIBE, TOPIC)
 DESCRIBE_QUIETLY: Final = Need(_O.DESCRIBE, TOPIC, quiet=True)
 DESCRIBE_GROUP_QUIETLY: Final = Need(_O.DESCRIBE, GROUP, quiet=True)
@@ -71,6 +72,7 @@ WRITE_SUBJECT: Final = OfSubject(_O.ALTER)
 READ_SETTINGS: Final = OfSubject(_O.DESCRIBE_CONFIGS)
 WRITE_SETTINGS: Final = OfSubject(_O.ALTER_CONFIGS)
 
+DRAIN_PATH: Final = "/admin/drain"
 _TOPIC: Final = "the topic"
 _CLUSTER: Final = "the cluster"
 _SUBJECT: Final = "the subject's topic, else the cluster"
@@ -94,6 +96,8 @@ _ADMIN: Final[Mapping[tuple[str, str], Row]] = {
     ("GET", "/admin/topics/{name}/skipped"): Row(DESCRIBE, _TOPIC),
     ("POST", "/admin/topics/{name}/skipped"): Row(ALTER, _TOPIC),
     ("GET", "/admin/acls/unallowed"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", DRAIN_PATH): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("POST", DRAIN_PATH): Row(ALTER_CLUSTER, _CLUSTER),
 }
 _CATALOG: Final = Row(
     DESCRIBE,

@@ -13,6 +13,7 @@ from agent.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from agent.health.files import Files
     from agent.health.health import Health
+    from agent.health.standing import Standing
     from agent.http.needs import Need
     from agent.rules.pool import RulesPool
     from agent.telemetry.damages import Damages
@@ -113,6 +114,8 @@ class Parts:
     store: ObjectStore
     clock: Clock
     health: Health
+    standing: Standing | None = None
+    """Whether clients are sent to this agent; None: nobody can change it."""
     catalog: Catalog | None = None
     """None: /iceberg answers 404."""
     damages: Damages | None = None

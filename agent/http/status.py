@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from agent.health.standing import is_drained
 from agent.http.catalogs import catalogs
 from agent.http.health import checks, jobs, when
 from agent.http.page import render
@@ -20,6 +21,7 @@ from agent.version import VERSION
 from objectstore.tasks import DEFECTS
 
 if TYPE_CHECKING:
+    from coordination.state.state import State
     from coordination.state.types import Applied, Broker
 
 HASHES_KEPT = 32
@@ -70,7 +72,7 @@ class StatusRoutes:
             "recent": [{"revision": revision, "state_hash": digest} for revision, digest in self._recent],
             "feature_level": state.feature_level,
             "open_changes": len(state.pending),
-            "brokers": [_broker(state.brokers[node]) for node in sorted(state.brokers)],
+            "brokers": [_broker(state.brokers[node], state) for node in sorted(state.brokers)],
             "topics": len(state.topics),
             "partitions": state.partition_count,
             "schemas": len(state.schemas),
@@ -137,7 +139,8 @@ def _defects() -> list[dict[str, object]]:
     ]
 
 
-def _broker(broker: Broker) -> dict[str, object]:
+def _broker(broker: Broker, state: State) -> dict[str, object]:
+    run = state.incarnations[broker.incarnation]
     return {
         "node_id": broker.node_id,
         "name": broker.name,
@@ -147,6 +150,9 @@ def _broker(broker: Broker) -> dict[str, object]:
         "roles": list(broker.roles),
         "named": broker.named,
         "unwell": broker.unwell,
+        "drained": is_drained(broker),
         "http": broker.http_address,
         "version": broker.version,
+        "feature_min": run.feature_min,
+        "feature_max": run.feature_max,
     }

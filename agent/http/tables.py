@@ -89,6 +89,7 @@ def _latest(parts: Parts, table: Table, topic: Topic) -> Row:
         "files": files,
         "bytes": size,
         "snapshots": snapshots,
+        "format_version": None,  # its topic's own table tells; both follow one config
         **_audited(None, ""),
         "latest": True,
     }
@@ -145,9 +146,14 @@ def _facts(committers: CommitterService | None, topic: str) -> Row:
     committer = committers.committer(topic) if committers is not None else None
     head = committer.head if committer is not None and committer.claim.held() is not None else None
     if head is None:
-        return {"files": None, "bytes": None, "snapshots": None}
+        return dict.fromkeys(("files", "bytes", "snapshots", "format_version"))
     files, size = head.size
-    return {"files": files, "bytes": size, "snapshots": len(head.metadata["snapshots"])}
+    return {
+        "files": files,
+        "bytes": size,
+        "snapshots": len(head.metadata["snapshots"]),
+        "format_version": head.metadata["format-version"],
+    }
 
 
 def _audited(committers: CommitterService | None, topic: str) -> Row:

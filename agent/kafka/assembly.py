@@ -273,10 +273,10 @@ def _send_away_when_unwell(
 ) -> None:
     """Whoever waits here learns at once that others serve."""
     fetch.away = standing.away
-    produce.away = lambda: standing.away() and not standing.leaving
+    produce.away = lambda: standing.away() and not standing.orderly
 
     def send_away(log_fails: bool) -> None:
-        if not standing.leaving:  # who leaves in good order finishes what it has
+        if not standing.orderly:  # who leaves in good order finishes what it has
             produce.send_away(unknown=log_fails)
         fetch.waiters.wake_all()
         groups.brokers_changed()

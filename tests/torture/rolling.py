@@ -255,21 +255,28 @@ def rolling_restart(
     cluster: Zoned, topic: str, directory: Path, *, rounds: int = 1, partitions: int = 6
 ) -> Outcome:
     """Run all clients through restarts of every agent, and judge."""
+    return disturbed(cluster, topic, directory, roll(cluster, rounds), partitions)
+
+
+def disturbed(
+    cluster: Zoned, topic: str, directory: Path, disturbances: Iterator[tuple[float, float]], partitions: int
+) -> Outcome:
+    """Run all clients while `disturbances` does what it does and tells when; then judge."""
     producers, groups = clients(cluster, topic, directory)
     try:
-        return _restarted(cluster, topic, producers, groups, rounds, partitions)
+        return _gone_through(cluster, topic, producers, groups, disturbances, partitions)
     finally:
         for client in (*producers, *itertools.chain.from_iterable(groups.values())):
             if isinstance(client, Java):
                 client.kill()
 
 
-def _restarted(
+def _gone_through(
     cluster: Zoned,
     topic: str,
     producers: Sequence[IdempotentProducer | Java],
     groups: Mapping[str, Sequence[GroupMember | Java]],
-    rounds: int,
+    disturbances: Iterator[tuple[float, float]],
     partitions: int,
 ) -> Outcome:
     members = [member for mates in groups.values() for member in mates]
@@ -279,7 +286,7 @@ def _restarted(
     for client in everybody:
         _until(lambda client=client: client.seen.values, f"{client.seen.name} did not begin")
     time.sleep(SETTLE_S)
-    windows = list(roll(cluster, rounds))
+    windows = list(disturbances)
     for producer in producers:
         producer.stop()
     stored = Counter(

@@ -6,7 +6,7 @@ look at all agents together shows: agents that disagree, or that only this machi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -79,7 +79,7 @@ def _agreement(answered: Sequence[Told]) -> Iterator[Ailment]:
     """What has to be the same on all."""
     hashes: dict[int, dict[str, list[str]]] = {}
     for each in answered:
-        status = _status(each)
+        status = status_of(each)
         for point in status["recent"]:
             hashes.setdefault(point["revision"], {}).setdefault(point["state_hash"], []).append(each.name)
     for revision, told in sorted(hashes.items()):
@@ -88,12 +88,12 @@ def _agreement(answered: Sequence[Told]) -> Iterator[Ailment]:
             remedy = "a defect: stop the cluster, keep logs and the bucket, and report it"
             yield Ailment(Grade.WRONG, "cluster", f"state differs at revision {revision}: {sides}", remedy)
             break
-    versions = {str(_status(each)["version"]) for each in answered}
+    versions = {str(status_of(each)["version"]) for each in answered}
     if len(versions) > 1:
         what = f"agents of several versions: {', '.join(sorted(versions))}"
-        remedy = "finish the upgrade, then raise the feature level: floe cluster upgrade"
+        remedy = "finish the upgrade, then raise the feature level: floe upgrade check"
         yield Ailment(Grade.ODD, "cluster", what, remedy, f"{PAGE}#upgrade")
-    clusters = {str(_status(each)["cluster"]) for each in answered}
+    clusters = {str(status_of(each)["cluster"]) for each in answered}
     if len(clusters) > 1:
         what = f"agents of several clusters: {', '.join(sorted(clusters))}"
         yield Ailment(
@@ -101,28 +101,35 @@ def _agreement(answered: Sequence[Told]) -> Iterator[Ailment]:
         )
 
 
-def _status(each: Told) -> Any:
+def status_of(each: Told) -> Any:
+    """What it told; only of one that answered."""
     assert each.status is not None
     return each.status
 
 
 def _ready(each: Told) -> Iterator[Ailment]:
-    status = _status(each)
+    status = status_of(each)
     bad = {check["name"]: check for check in status["dependencies"] if not check["ok"]}
     for name, check in bad.items():
         remedy = REMEDIES.get(name, f"see {PAGE}, Health")
         what = f"{name}: {check['message']}, for {check['for_s']:.0f} s"
         yield Ailment(Grade.WRONG, each.name, what, remedy, f"{PAGE}#health")
-    if not status["ready"] and not bad:
+    drained = any(each.get("drained") and each["name"] == status["agent"] for each in status["brokers"])
+    if not status["ready"] and not bad and not drained:
         what = f"is not ready: {'; '.join(status['reasons'])}"
         yield Ailment(Grade.WRONG, each.name, what, "wait for its start or end to be over", f"{PAGE}#health")
     for broker in status["brokers"]:
         if broker["unwell"]:
-            what = f"has stepped aside: {broker['unwell']}"
-            remedy = "its clients are at other agents; mend what it names, it comes back by itself"
-            yield Ailment(
-                Grade.WRONG, broker["name"], what, remedy, f"{PAGE}#an-agent-that-is-not-well-steps-aside"
-            )
+            yield _aside(broker)
+
+
+def _aside(broker: Mapping[str, Any]) -> Ailment:
+    if broker.get("drained"):
+        remedy = f"its clients are at other agents; floe drain {broker['name']} --undo brings it back"
+        return Ailment(Grade.ODD, broker["name"], f"is {broker['unwell']}", remedy, f"{PAGE}#drain-an-agent")
+    remedy = "its clients are at other agents; mend what it names, it comes back by itself"
+    page = f"{PAGE}#an-agent-that-is-not-well-steps-aside"
+    return Ailment(Grade.WRONG, broker["name"], f"has stepped aside: {broker['unwell']}", remedy, page)
 
 
 REMEDIES = {
@@ -137,13 +144,13 @@ REMEDIES = {
 
 
 def _jobs(each: Told) -> Iterator[Ailment]:
-    for job in _status(each)["failing_jobs"]:
+    for job in status_of(each)["failing_jobs"]:
         what = f"{job['job']} has failed {job['failures']} times since {job['since']}: {job['error']}"
         yield Ailment(Grade.WRONG, each.name, what, "what the error says; it is tried again by itself")
 
 
 def _records(each: Told) -> Iterator[Ailment]:
-    status = _status(each)
+    status = status_of(each)
     for place in status["damaged"][:SHOWN]:
         what = (
             f"{place['topic']}-{place['partition']}: offsets {place['from_offset']} to {place['to_offset']} "
@@ -182,7 +189,7 @@ def _load(each: Told) -> Iterator[Ailment]:
 
 
 def _secrets(each: Told) -> Iterator[Ailment]:
-    for name, why in _status(each)["files"].items():
+    for name, why in status_of(each)["files"].items():
         remedy = "restart the agent, or mend the file"
         yield Ailment(
             Grade.ODD, each.name, f"the file of {name}: {why}", remedy, f"{PAGE}#secrets-that-change"
@@ -209,7 +216,7 @@ def _certificates(each: Told, now_ms: int) -> Iterator[Ailment]:
 
 
 def _defects(each: Told) -> Iterator[Ailment]:
-    for defect in _status(each)["defects"][:SHOWN]:
+    for defect in status_of(each)["defects"][:SHOWN]:
         what = f"{defect['place']}: {defect['error']}, {defect['count']} times"
         yield Ailment(Grade.ODD, each.name, what, "a defect: report it with the traceback in its log")
 
@@ -229,7 +236,7 @@ def _tables(answered: Sequence[Told]) -> Iterator[Ailment]:
             what = f"the table of {topic} lacks a record that is {seconds:.0f} s old"
             yield Ailment(Grade.WRONG, "tables", what, "floe table list says who commits it and why not")
     for each in answered:
-        for table in _status(each)["tables"]:
+        for table in status_of(each)["tables"]:
             for problem in table.get("problems", ())[:SHOWN]:
                 what = f"the table of {table.get('topic', '?')} goes on with a problem: {problem}"
                 yield Ailment(Grade.ODD, "tables", what, "what the problem says", "docs/tables.md")

@@ -31,6 +31,7 @@ def agent(name: str = "a", metrics: str = "", at: float = 10.0, **status: Any) -
         "version": "1",
         "ready": True,
         "reasons": [],
+        "feature_level": 2,
         "recent": [{"revision": 5, "state_hash": "x"}],
         "brokers": [broker("a"), broker("b")],
         "files": {},
@@ -194,3 +195,11 @@ def test_nobody_there_is_one_line() -> None:
         status, line = fails(*command, "--http", "http://127.0.0.1:1")
         assert (status, "no agent answers" in line) == (4, True)
     assert not Path("/tmp/never.zip").exists()
+
+
+def test_who_is_drained_is_told_of_as_odd_and_not_as_ill() -> None:
+    drained = [broker("a", "drained by root") | {"drained": True}, broker("b")]
+    reasons = ["this agent has stepped aside: drained by root"]
+    (one,) = found(agent("a", brokers=drained, ready=False, reasons=reasons), agent("b", brokers=drained))
+    assert (one.grade, one.where, one.what) == (Grade.ODD, "a", "is drained by root")
+    assert "floe drain a --undo" in one.remedy
