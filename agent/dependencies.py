@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 from agent.config import Config
@@ -9,12 +10,13 @@ from coordination.clock import Clock
 from coordination.log import Log
 from coordination.open import open_log
 from coordination.replica import ReplicaOptions
-from objectstore.credentials import KeyFiles
+from objectstore.credentials import KeyFiles, Keys, Role
 from objectstore.open import StoreOptions, open_store
 from objectstore.retry import RetryPolicy
 from objectstore.store import ObjectStore
 
 HEARTBEAT_ALONE_S = 5.0  # no other agent listens
+ROLE_SESSION_CHARS_MAX = 64  # of Amazon's
 
 
 def log_of(config: Config, clock: Clock) -> Log:
@@ -67,6 +69,8 @@ def store_options(config: Config, clock: Clock, *, tries_max: int | None = None)
         secret_key=given.secret_key.get_secret_value(),
         session_token=given.session_token.get_secret_value(),
         key_files=key_files(config),
+        role=role_of(config),
+        role_session=f"floe-{config.cluster.name}"[:ROLE_SESSION_CHARS_MAX],
         allow_http=given.allow_http,
         virtual_hosted_style=given.virtual_hosted,
         ca_certificate=given.ca_file,
@@ -86,6 +90,49 @@ def key_files(config: Config) -> KeyFiles | None:
     if not given.access_key_file:
         return None
     return KeyFiles(given.access_key_file, given.secret_key_file, given.session_token_file)
+
+
+def role_of(config: Config) -> Role | None:
+    """The role that the store is used as; None: the keys themselves are used."""
+    given = config.store
+    if not given.role_arn:
+        return None
+    return Role(
+        arn=given.role_arn,
+        url=given.role_sts_url or given.endpoint,
+        region=given.region,
+        keys=lambda: given_keys(config),
+        duration_s=given.role_s,
+        timeout_s=given.connect_timeout_ms / 1000,
+        ca_file=given.ca_file,
+    )
+
+
+def given_keys(config: Config) -> Keys | None:
+    """The keys that the configuration gives, as they are now; None: the environment's.
+
+    Raises OSError and ValueError for files that hold none.
+    """
+    store, files = config.store, key_files(config)
+    if files is not None:
+        return files.read()
+    if not store.access_key.get_secret_value():
+        return None
+    given = (store.access_key, store.secret_key, store.session_token)
+    return Keys(*(each.get_secret_value() for each in given))
+
+
+def keys_of_store(config: Config, clock: Clock) -> Callable[[], Keys | None]:
+    """What gives the keys that the bucket is used with: a role's, or those of `given_keys`. It may block.
+
+    It raises OSError, ValueError, and StoreError for a role that is not assumed.
+    """
+    options = store_options(config, clock)
+    if options.role is None:
+        return lambda: given_keys(config)
+    from objectstore.assumed import AssumedRole  # boto3 costs memory, which others do not pay
+
+    return AssumedRole(options.role, options.role_session, clock.now_ms).keys
 
 
 def replica_options(config: Config) -> ReplicaOptions:

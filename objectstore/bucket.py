@@ -19,6 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 
 from objectstore.credentials import Keys
 from objectstore.open import StoreOptions
+from objectstore.store import StoreError
+from objectstore.sts import Sts
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -65,16 +67,14 @@ class Bucket:
 def open_bucket(url: str, options: StoreOptions) -> Bucket:
     """Raises ValueError for anything but s3://bucket/prefix: other clouds have tools of their own.
 
-    OSError and ValueError for files that hold no keys.
+    OSError and ValueError for files that hold no keys, StoreError for a role that is not assumed.
     """
     parsed = urlsplit(url)
     if parsed.scheme != "s3" or not parsed.netloc:
         raise ValueError(f"store URL {url!r}: bucket administration is for s3://bucket/prefix")
     path = parsed.path.strip("/")
-    keys = Keys(options.access_key, options.secret_key, options.session_token)
-    if options.key_files is not None:
-        keys = options.key_files.read()
-    client = boto3.client(
+    keys = _keys(options)
+    client = boto3.session.Session().client(  # the default one keeps keys of an environment that was
         "s3",
         endpoint_url=options.endpoint or None,
         region_name=options.region,
@@ -92,13 +92,30 @@ def open_bucket(url: str, options: StoreOptions) -> Bucket:
     return Bucket(client, parsed.netloc, f"{path}/" if path else "")
 
 
+def _keys(options: StoreOptions) -> Keys:
+    """Empty ones: the environment's."""
+    if options.role is not None:
+        return Keys(*Sts(options.role).assume(options.role_session)[:3])
+    if options.key_files is not None:
+        return options.key_files.read()
+    return Keys(options.access_key, options.secret_key, options.session_token)
+
+
 def check(url: str, options: StoreOptions, monotonic: Callable[[], float]) -> list[Finding]:
     """Look at everything; changes nothing but one probe object, which is removed again."""
-    bucket = open_bucket(url, options)
+    try:
+        bucket = open_bucket(url, options)
+    except StoreError as error:
+        return [_no_keys(error)]
     try:
         return list(_check(bucket, monotonic))
     finally:
         bucket.client.close()
+
+
+def _no_keys(error: StoreError) -> Finding:
+    remedy = "correct store.role_arn and store.role_sts_url, or let these keys assume the role"
+    return Finding("keys", Level.FAILURE, str(error), remedy)
 
 
 def prepare(url: str, options: StoreOptions, monotonic: Callable[[], float]) -> list[Finding]:
@@ -106,7 +123,10 @@ def prepare(url: str, options: StoreOptions, monotonic: Callable[[], float]) -> 
 
     Existing rules and policies are never changed: what is wrong with them is told.
     """
-    bucket = open_bucket(url, options)
+    try:
+        bucket = open_bucket(url, options)
+    except StoreError as error:
+        return [_no_keys(error)]
     try:
         found = list(_prepare(bucket, options.region))
         if any(each.level is Level.FAILURE for each in found):

@@ -29,6 +29,31 @@ class Keys(NamedTuple):
     token: str = ""
 
 
+class Lent(NamedTuple):
+    """Keys of a role, which end at a time."""
+
+    access: str
+    secret: str
+    token: str
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What is assumed, and where. `keys`: those that it is assumed with; None: the environment's.
+
+    An empty `url`: Amazon's service of the region.
+    """
+
+    arn: str
+    url: str
+    region: str
+    keys: Callable[[], Keys | None]
+    duration_s: int
+    timeout_s: float
+    ca_file: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
     """Where the keys are; `token` empty: none."""

@@ -13,91 +13,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
-
-import boto3
-import botocore.exceptions
-from botocore.config import Config as BotoConfig
+from typing import Final
 
 from objectstore import tasks
-from objectstore.credentials import Keys
+from objectstore.credentials import Lent, Role
 from objectstore.store import StoreError
+from objectstore.sts import Sts
 
 FOLDERS_MAX: Final = 4
 """Of one set of keys: Amazon takes a policy of 2,048 characters."""
 POLICY_CHARS_MAX: Final = 2_048
 _NOT_IN_NAMES = re.compile(r"[^\w+=,.@-]", re.ASCII)
 NAME_CHARS_MAX: Final = 64
-
-
-class Lent(NamedTuple):
-    """Keys that somebody else may have."""
-
-    access: str
-    secret: str
-    token: str
-    expires_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What is assumed, and where. `keys`: those of the agent itself; None: the environment's."""
-
-    arn: str
-    url: str
-    region: str
-    keys: Callable[[], Keys | None]
-    duration_s: int
-    timeout_s: float
-    ca_file: str = ""
-
-
-class Sts:
-    """Asks for keys. Each call blocks: call it in a thread."""
-
-    def __init__(self, role: Role) -> None:
-        self._role = role
-        self._known: tuple[Keys | None, Any] | None = None
-
-    def assume(self, name: str, policy: str) -> Lent:
-        """Raises StoreError, which has nothing secret in it."""
-        role = self._role
-        try:
-            answer = self._client().assume_role(
-                RoleArn=role.arn, RoleSessionName=name, Policy=policy, DurationSeconds=role.duration_s
-            )
-            found = answer["Credentials"]
-            expires_ms = int(found["Expiration"].timestamp() * 1000)
-            return Lent(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], expires_ms)
-        except botocore.exceptions.ClientError as error:
-            told = error.response.get("Error", {})
-            reason = f"{told.get('Code', '')}: {told.get('Message', '')}"
-        except (botocore.exceptions.BotoCoreError, OSError, ValueError, KeyError) as error:
-            reason = f"{type(error).__name__}: {error}"
-        raise StoreError(f"the role {role.arn} was not assumed at {role.url or 'AWS STS'}: {reason}")
-
-    def _client(self) -> Any:
-        """With the agent's keys as they are now."""
-        role, keys = self._role, self._role.keys()
-        if self._known is None or self._known[0] != keys:
-            given = keys or Keys("", "")
-            session = boto3.session.Session()  # the default one is not for several threads
-            client = session.client(
-                "sts",
-                region_name=role.region,
-                endpoint_url=role.url or None,
-                aws_access_key_id=given.access or None,
-                aws_secret_access_key=given.secret or None,
-                aws_session_token=given.token or None,
-                verify=role.ca_file or None,
-                config=BotoConfig(
-                    connect_timeout=role.timeout_s,
-                    read_timeout=role.timeout_s,
-                    retries={"total_max_attempts": 2, "mode": "standard"},
-                ),
-            )
-            self._known = (keys, client)
-        return self._known[1]
 
 
 @dataclass(frozen=True, slots=True)

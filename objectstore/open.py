@@ -21,7 +21,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from objectstore.adapters.cloud import CloudStore
 from objectstore.adapters.folder import FolderStore
 from objectstore.adapters.memory import MemoryStore
-from objectstore.credentials import KeyFiles, provider
+from objectstore.credentials import KeyFiles, Role, provider
 from objectstore.pace import Pace
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
@@ -46,6 +46,8 @@ class StoreOptions:
     session_token: str = ""
     key_files: KeyFiles | None = None  # instead of the three above; read again every `keys_renewed_s`
     keys_renewed_s: float = 10.0
+    role: Role | None = None  # assumed with the keys above, or the environment's, and used instead of them
+    role_session: str = "floe"  # what the store's log calls whoever uses the role's keys
     allow_http: bool = False  # http:// endpoints; never on an open network
     virtual_hosted_style: bool = False  # bucket in the host name, as AWS wants for new regions
     signed_payload: bool = False  # also over http the payload is unsigned unless asked for
@@ -119,6 +121,12 @@ def _credentials(options: StoreOptions) -> Callable[[], S3Credential] | None:
 
     None: the environment's. Raises OSError and ValueError for files that hold no keys.
     """
+    if options.role is not None:
+        if options.now_ms is None:
+            raise ValueError("a role's keys end by a clock: give now_ms")
+        from objectstore.assumed import AssumedRole  # boto3 costs memory, which others do not pay
+
+        return AssumedRole(options.role, options.role_session, options.now_ms).provide
     if options.key_files is not None:
         if options.now_ms is None:
             raise ValueError("key_files are read again by a clock: give now_ms")

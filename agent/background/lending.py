@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.config import Config
-from agent.dependencies import key_files
+from agent.dependencies import keys_of_store
 from coordination.clock import Clock
 from iceberg.warehouse import s3_client_config
-from objectstore.credentials import Keys
+from objectstore.credentials import Keys, Role
 from objectstore.store import StoreError
 
 if TYPE_CHECKING:
@@ -44,13 +45,13 @@ def lender_of(config: Config, clock: Clock) -> CatalogLender | None:
     catalog, store = config.catalog, config.store
     if not catalog.vending_role_arn:
         return None
-    from objectstore.lending import Bounds, KeyLender, Role  # boto3 costs memory, which others do not pay
+    from objectstore.lending import Bounds, KeyLender  # boto3 costs memory, which others do not pay
 
     role = Role(
         arn=catalog.vending_role_arn,
         url=catalog.vending_sts_url or store.endpoint,
         region=store.region,
-        keys=lambda: _keys(config),
+        keys=partial(_told, keys_of_store(config, clock)),
         duration_s=catalog.vending_s,
         timeout_s=catalog.vending_timeout_ms / 1000,
         ca_file=store.ca_file,
@@ -59,18 +60,12 @@ def lender_of(config: Config, clock: Clock) -> CatalogLender | None:
     return CatalogLender(config, KeyLender(role, _parted(store.url)[0], bounds, clock.now_ms))
 
 
-def _keys(config: Config) -> Keys | None:
+def _told(keys: Callable[[], Keys | None]) -> Keys | None:
     """The agent's own, as they are now; None: the environment's. Raises StoreError."""
-    store, files = config.store, key_files(config)
-    if files is not None:
-        try:
-            return files.read()
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the keys that others are lent by cannot be read: {error}") from error
-    if not store.access_key.get_secret_value():
-        return None
-    given = (store.access_key, store.secret_key, store.session_token)
-    return Keys(*(each.get_secret_value() for each in given))
+    try:
+        return keys()
+    except (OSError, ValueError) as error:
+        raise StoreError(f"the keys that others are lent by cannot be read: {error}") from error
 
 
 def _parted(location: str) -> tuple[str, str]:

@@ -75,17 +75,15 @@ def s3_access(config: Config | None) -> S3Access | None:
     """How Spark reaches an S3 store; None for a local folder."""
     if config is None or not config.store.url.startswith("s3:"):
         return None
-    from agent.dependencies import key_files
+    from agent.dependencies import keys_of_store
+    from coordination.clock import SystemClock
     from iceberg.spark.session import S3Access
+    from objectstore.credentials import Keys
 
     store = config.store
     endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
-    files = key_files(config)
-    if files is not None:
-        keys = files.read()
-        return S3Access(endpoint, keys.access, keys.secret, store.region)
-    access, secret = store.access_key.get_secret_value(), store.secret_key.get_secret_value()
-    return S3Access(endpoint, access, secret, store.region)
+    keys = keys_of_store(config, SystemClock())() or Keys("", "")
+    return S3Access(endpoint, keys.access, keys.secret, store.region, keys.token)
 
 
 def require_spark(jars: Path) -> list[Path]:

@@ -97,6 +97,7 @@ def _store(config: Tree) -> Iterator[str]:
     if bool(store.access_key.get_secret_value()) != bool(store.secret_key.get_secret_value()):
         yield "store.access_key and store.secret_key go together; set both or neither"
     yield from _key_files(config)
+    yield from _role(config)
     if store.endpoint and scheme(store.url) in LOCAL_SCHEMES:
         yield f"store.endpoint is set, but store.url {store.url!r} is local; remove store.endpoint"
     if store.ca_file and scheme(store.url) in LOCAL_SCHEMES:
@@ -117,6 +118,17 @@ def _key_files(config: Tree) -> Iterator[str]:
         yield "store.access_key and store.access_key_file are both set; remove one of them"
     if store.access_key_file and scheme(store.url) != "s3":
         yield f"store.access_key_file is set, but store.url {store.url!r} is not s3:; remove it"
+
+
+def _role(config: Tree) -> Iterator[str]:
+    store = config.store
+    if store.role_arn and scheme(store.url) != "s3":
+        yield f"store.role_arn is set, but store.url {store.url!r} is not s3:; remove it"
+    if store.role_sts_url and not store.role_arn:
+        yield "store.role_sts_url is set without store.role_arn; set it, or remove store.role_sts_url"
+    url = store.role_sts_url
+    if url and scheme(url) != "https" and not (scheme(url) == "http" and store.allow_http):
+        yield f"store.role_sts_url {url!r} must begin with https://, or http:// with store.allow_http=true"
 
 
 def _sizes(config: Tree) -> Iterator[str]:

@@ -281,6 +281,17 @@ class StoreConfig(Section):
     session_token_file: str = ""
     """File that holds the session token instead. Empty: none."""
 
+    role_arn: Annotated[str, Field(pattern=r"^(arn:[!-~]{16,1000})?$")] = ""
+    """Role that agents assume with the keys above, or the environment's, and use the bucket as:
+    `arn:aws:iam::123456789012:role/floe`. Its keys are renewed at half their time. Empty: none. S3 only."""
+
+    role_sts_url: Annotated[str, Field(max_length=2048)] = ""
+    """URL of the security token service. Empty: `store.endpoint` where that is set, else Amazon's of
+    `store.region`."""
+
+    role_s: Annotated[int, Field(ge=900, le=43_200)] = 3_600
+    """How long the role's keys hold, seconds; a role allows an hour unless it says more."""
+
     allow_http: bool = False
     """Allow an endpoint without TLS."""
 

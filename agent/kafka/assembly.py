@@ -126,7 +126,8 @@ def assemble(
     trail = trail or Trail(config.audit_log, clock, config.agent_name, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
     hints = LeaderHints(standing.brokers)
-    groups, consumer_groups = _groups(replica, clock, hints)
+    authority = authority or authority_of(config, clock, replica, metrics, shadow, trail)
+    groups, consumer_groups = _groups(replica, clock, hints, authority)
     _connect(replica, standing, produce, fetch, groups)
     return Services(
         config=config,
@@ -149,7 +150,7 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         trail=trail,
-        authority=authority or authority_of(config, clock, replica, metrics, shadow, trail),
+        authority=authority,
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
         logins=logins or logins_of(config, clock, replica, metrics, users, keys),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
@@ -254,11 +255,14 @@ def _validators(config: Config) -> ValidatorCache:
     )
 
 
-def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCoordinator, ConsumerGroups]:
+def _groups(
+    replica: Replica, clock: Clock, hints: LeaderHints, authority: Authority
+) -> tuple[GroupCoordinator, ConsumerGroups]:
     """The coordinators of both protocols, each knowing the other."""
     groups = GroupCoordinator(replica, hints)
+    acls = (lambda: authority.revision) if authority.enforces else None
     consumer_groups = ConsumerGroups(
-        Surroundings(replica, clock, groups.became_consumer, groups.became_classic),
+        Surroundings(replica, clock, groups.became_consumer, groups.became_classic, acls),
         groups.refusal,
         groups.is_coordinator,
     )

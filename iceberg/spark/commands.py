@@ -21,6 +21,11 @@ from iceberg.spark.watermark import JobError
 
 LINE_CHARS_MAX = 1_000
 _KEY_VARIABLES = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+_ROLE_VARIABLES = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # with one of these Amazon's SDK finds keys by itself
 _REGION = "us-east-1"
 _CALLING = "An error occurred while calling"
 
@@ -41,10 +46,11 @@ def started(
     s3 = None
     if arguments.s3_endpoint:
         keys = [os.environ.get(name, "") for name in _KEY_VARIABLES]
-        if not all(keys):
+        if not all(keys) and not any(map(os.environ.get, _ROLE_VARIABLES)):
             lacks = _KEY_VARIABLES[keys.index("")]
             raise JobError(f"--s3-endpoint {arguments.s3_endpoint}: set {lacks} in the environment")
-        s3 = S3Access(arguments.s3_endpoint, keys[0], keys[1], arguments.s3_region)
+        token = os.environ.get("AWS_SESSION_TOKEN", "") if all(keys) else ""
+        s3 = S3Access(arguments.s3_endpoint, keys[0], keys[1], arguments.s3_region, token)
     return session(arguments.uri, jars, s3=s3, short_lived=short_lived)
 
 

@@ -73,12 +73,17 @@ def jars_in(folder: Path | None = None) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """How Spark reaches the bucket itself: the catalog hands out locations, not credentials."""
+    """How Spark reaches the bucket itself: the catalog hands out locations, not credentials.
+
+    Without keys driver and executors find their own, as Amazon's SDK does: environment, web identity, role of
+    the container or the instance; those are renewed. Keys with a `session_token` end, and nobody renews them.
+    """
 
     endpoint: str
-    access_key: str
-    secret_key: str
+    access_key: str = ""
+    secret_key: str = ""
     region: str = "us-east-1"
+    session_token: str = ""
 
 
 def session(
@@ -222,12 +227,16 @@ def _catalog(uri: str, s3: S3Access | None) -> Mapping[str, str]:
     }
     if s3 is None:
         return {**settings, f"{name}.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+    keys = {
+        f"{name}.s3.access-key-id": s3.access_key,
+        f"{name}.s3.secret-access-key": s3.secret_key,
+        f"{name}.s3.session-token": s3.session_token,
+    }
     return {
         **settings,
         f"{name}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         f"{name}.s3.endpoint": s3.endpoint,
-        f"{name}.s3.access-key-id": s3.access_key,
-        f"{name}.s3.secret-access-key": s3.secret_key,
+        **{key: value for key, value in keys.items() if value},
         f"{name}.s3.path-style-access": "true",
         f"{name}.client.region": s3.region,
     }

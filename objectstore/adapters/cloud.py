@@ -7,6 +7,7 @@ repeat's refusal. Retries belong to objectstore.retry, which knows what each err
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
@@ -59,6 +60,13 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _SKEWED = ("RequestTimeTooSkewed", "RequestInTheFuture")
 _SKEWED_TEXTS = ("Request date header too old",)  # Azure, under AuthenticationFailed
 _NO_OBJECT = (None, "NoSuchKey", "BlobNotFound", "NotFound")
+_ENDED = frozenset({"ExpiredToken", "TokenRefreshRequired", "InvalidTokenId", "InvalidToken"})
+# Where obstore had no keys to sign with: instance metadata, a token service, a container's endpoint.
+_NO_KEYS = re.compile(
+    r"/latest/api/token|/latest/meta-data/iam/|POST REDACTED|AssumeRoleWithWebIdentity|token file '"
+    r"|http://169\.254\.170\.\d+|External AWS credential provider"
+)
+_CONTAINER_KEYS = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 _CLIENT_ERRORS_RETRYABLE = frozenset({408, 409, 416, 425, 429})
 
 
@@ -198,6 +206,10 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
             f"{what}: {code}: this machine's clock and the store's are apart: synchronise it (NTP)"
         )
     told = f"{what}: {_first_line(text)}{_cause(text)}" + (f" ({code})" if code else "")
+    if _has_no_keys(text):
+        return _no_keys(told, status)
+    if code in _ENDED:
+        return Denied(f"{told}: the store's keys have ended, or were revoked: give it new ones")
     if status == "409":
         return Retryable(told)  # S3: a conflicting conditional request is under way
     conditional = isinstance(error, AlreadyExistsError | PreconditionError)
@@ -213,6 +225,18 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
     if not wrote or "kind: Connect" in text:
         return Retryable(told)
     return Ambiguous(told)
+
+
+def _has_no_keys(text: str) -> bool:
+    container = os.environ.get(_CONTAINER_KEYS)
+    return bool(_NO_KEYS.search(text)) or bool(container and f" {container} in " in text)
+
+
+def _no_keys(told: str, status: str | None) -> StoreError:
+    """Nothing was sent to the store, whatever it was to be."""
+    hint = "; AWS_ENDPOINT_URL_STS must begin with https://" if "BadScheme" in told else ""
+    kind = Denied if status is not None and status[0] == "4" and status != "429" else Retryable
+    return kind(f"{told}: the store's keys cannot be had (docs/operations.md, The bucket's keys){hint}")
 
 
 def _absent(told: str, code: str | None, *, wrote: bool) -> StoreError:

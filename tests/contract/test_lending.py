@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError
 from coordination.clock import SystemClock
 from deploy.services.minio import Minio
 from deploy.services.s3 import S3Service
-from objectstore.credentials import Keys
-from objectstore.lending import Bounds, KeyLender, Lent, Role, policy_of, session_name
+from objectstore.credentials import Keys, Lent, Role
+from objectstore.lending import Bounds, KeyLender, policy_of, session_name
 from objectstore.store import StoreError
 
 ROLE = "arn:aws:iam:::role/floe"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +41,7 @@ SEEDS = range(40)
 class Topics(StateTopics):
     """The state's topics, with patterns matched at once."""
 
-    def matching(self, regex: str) -> tuple[str, ...]:
+    def matching(self, regex: str, view: Hashable = None) -> tuple[str, ...]:
         return tuple(sorted(name for name in self._state.topics if re.fullmatch(regex, name)))
 
 

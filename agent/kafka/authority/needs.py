@@ -193,6 +193,9 @@ DESCRIBE_TRANSACTIONS_TOPIC = _row(65, _O.DESCRIBE, TOPIC, "each topic in it", _
 LIST_TRANSACTIONS = _row(66, _O.DESCRIBE, TRANSACTIONAL_ID, "each transactional id", _HIDDEN, quiet=True)
 CONSUMER_HEARTBEAT = _row(68, _O.READ, GROUP, _THE_GROUP, _WHOLE)
 CONSUMER_HEARTBEAT_TOPIC = _row(68, _O.DESCRIBE, TOPIC, "each topic subscribed to by name", _WHOLE)
+CONSUMER_HEARTBEAT_PATTERN = _row(
+    68, _O.DESCRIBE, TOPIC, "each topic that its pattern matches", "not subscribed to", quiet=True
+)
 CONSUMER_DESCRIBE = _row(69, _O.DESCRIBE, GROUP, "each group", "the group")
 CONSUMER_DESCRIBE_TOPIC = _row(69, _O.DESCRIBE, TOPIC, "each topic that members have", "the group")
 LIST_CONFIG_RESOURCES = _row(74, _O.DESCRIBE_CONFIGS, CLUSTER, _CLUSTER, _WHOLE)

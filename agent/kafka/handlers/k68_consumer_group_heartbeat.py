@@ -4,14 +4,19 @@ Versions 0 to 1.
 Behaviour: Kafka's (agent/kafka/groups/consumer). A heartbeat that changes nothing is answered from memory;
 all that are ready and change a group share one log entry. Members of version 1 make their own member id.
 Deviations: a member that waits for a target, or for partitions which others are giving back, is told to come
-again after 500 ms, or its heartbeat interval if that is less. Patterns are resolved before the first answer.
+again after 500 ms, or its heartbeat interval if that is less. Patterns are resolved before the first answer,
+and each member is given of them what its own principal may describe, by the ACLs of now.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
+from agent.kafka.authority.needs import CONSUMER_HEARTBEAT_PATTERN
 from agent.kafka.context import Context
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.heartbeat import Heartbeat, check
+from agent.kafka.groups.consumer.sights import Viewer
 from agent.net.wire.generated.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -62,7 +67,17 @@ def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbea
         owned=None if owned is None else {row.topic_id: row.partitions for row in owned},
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.client.host}",
+        viewer=_viewer(ctx),
     )
+
+
+def _viewer(ctx: Context) -> Viewer | None:
+    """Who decides what a pattern shows; None where nobody does. Nothing of the request is kept by it."""
+    authority = ctx.services.authority
+    if not authority.enforces:
+        return None
+    who, need = (ctx.client.principal, ctx.client.host), CONSUMER_HEARTBEAT_PATTERN
+    return Viewer(*who, partial(authority.allows, *who, need.operation, need.resource))
 
 
 def _assignment(owned: Owned) -> Assignment:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from agent.net.wire.generated import consumer_group_heartbeat as cgh
 from agent.net.wire.generated import create_acls as ca
+from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import delete_acls as da
 from agent.net.wire.generated import delete_topics as dt
 from agent.net.wire.generated import describe_acls as de
@@ -18,6 +21,7 @@ from tests.unit.agent.kafka.guard_cases import CASES, REFUSALS, Case
 Answers = dict[str, str]
 SEEN_S_MAX = 20
 LOOK_S = 0.02
+PATTERN_BEATS = 20  # of a member that has partitions
 TOLD_MAX = 160  # characters of a message
 
 
@@ -224,6 +228,43 @@ async def too_many(bootstrap: str) -> Answers:
     }
 
 
+async def patterns(bootstrap: str) -> Answers:
+    """What a member of KIP-848 is given by a pattern that matches a topic which it may not describe."""
+    root, alice = await cleared(bootstrap), User(bootstrap, ALICE)
+    group = f"patterns-{uuid.uuid4()}"
+    made = [ct.CreatableTopic(name, 2, 1) for name in ("pattern.seen", "pattern.hidden")]
+    created = await root.ask("CreateTopics", ct.CreateTopicsRequest(made, 10_000), 7)
+    names = {row.topic_id: row.name for row in created.topics}
+    await allow(root, Operation.READ, ResourceType.GROUP, group)
+    await allow(root, Operation.DESCRIBE, ResourceType.TOPIC, "pattern.seen")
+    await known(root, 2)
+    answers, epoch, owned = {}, 0, []
+    by_name = cgh.ConsumerGroupHeartbeatRequest(
+        group, "m", 0, None, None, 60_000, ["pattern.seen", "pattern.hidden"], None, None, []
+    )
+    refused = await alice.ask("ConsumerGroupHeartbeat", by_name, 1)
+    answers["by name"] = told(refused.error_code, refused.error_message)
+    beats = 0
+    async with asyncio.timeout(SEEN_S_MAX):
+        while beats < PATTERN_BEATS:  # Kafka evaluates a pattern after its first answer
+            pattern = "pattern\\..*" if epoch == 0 else None
+            heartbeat = cgh.ConsumerGroupHeartbeatRequest(
+                group, "m", epoch, None, None, 60_000, None, pattern, None, owned
+            )
+            answer = await alice.ask("ConsumerGroupHeartbeat", heartbeat, 1)
+            assert answer.error_code == 0, answer
+            epoch = answer.member_epoch
+            if answer.assignment is not None:
+                owned = answer.assignment.topic_partitions
+            beats += bool(owned)
+            await asyncio.sleep(LOOK_S)
+    answers["by pattern"] = ", ".join(
+        sorted(f"{names[row.topic_id]} {sorted(row.partitions)}" for row in owned)
+    )
+    await root.ask("DeleteTopics", dt.DeleteTopicsRequest([], [each.name for each in made], 5_000), 5)
+    return answers
+
+
 def _of(case: Case) -> Callable[[str], Awaitable[Answers]]:
     return lambda bootstrap: ask_until_allowed(case, bootstrap)
 
@@ -233,5 +274,6 @@ QUESTIONS: dict[str, Callable[[str], Awaitable[Answers]]] = {
     "filters, described": described,
     "filters, deleted": deleted,
     "too many": too_many,
+    "patterns": patterns,
     **{f"{number} {case.api}": _of(case) for number, case in enumerate(CASES)},
 }

@@ -86,6 +86,38 @@ def sent(producer: Producer, topic: str) -> KafkaError | None:
 
 
 @pytest.mark.timeout(300)
+def test_librdkafka_subscribes_by_pattern_to_what_it_may_describe(there: There) -> None:
+    """KIP-848: what the agent tells of a pattern, one that becomes visible included, and nothing else."""
+    for name in ("pat.first", "pat.hidden", "pat.later"):
+        there.topic(name)
+    admin, root = AdminClient(there.settings(ROOT)), Producer(there.settings(ROOT))
+    allowed = (acl(ResourceType.TOPIC, "pat.first", AclOperation.READ),)
+    for future in admin.create_acls([*allowed, acl(ResourceType.GROUP, "pg", AclOperation.READ)]).values():
+        future.result(WAIT_S)
+    given = {"group.id": "pg", "group.protocol": "consumer", "auto.offset.reset": "earliest"}
+    consumer = Consumer(there.settings(ALICE) | given)
+    consumer.subscribe(["^pat\\..*"])
+    for name in ("pat.first", "pat.hidden", "pat.later"):
+        assert sent(root, name) is None
+    assert polled(consumer, 1) == ["pat.first"]
+    assert {each.topic for each in consumer.assignment()} == {"pat.first"}
+    for future in admin.create_acls([acl(ResourceType.TOPIC, "pat.later", AclOperation.READ)]).values():
+        future.result(WAIT_S)
+    assert polled(consumer, 1) == ["pat.later"]
+    assert {each.topic for each in consumer.assignment()} == {"pat.first", "pat.later"}
+    consumer.close()
+
+
+def polled(consumer: Consumer, count: int) -> list[str]:
+    """The topics of the next records. An error fails the test."""
+    found = []
+    for record in consumer.consume(count, WAIT_S):
+        assert record.error() is None, record.error()
+        found.append(record.topic() or "")
+    return found
+
+
+@pytest.mark.timeout(300)
 def test_kafka_acls_adds_lists_and_removes(there: There) -> None:
     """kafka-acls.sh adds ACLs for producers and consumers, lists them by every filter, and removes them."""
     there.tool("--add", "--allow-principal", "User:bob", "--producer", "--topic", "kt")

@@ -76,9 +76,9 @@ class Draft:
         self.data.group_epoch += 1
         self.data.metadata_hash = self.wanted.metadata_hash(self.data.members.values())
 
-    def refresh(self) -> None:
-        """Begin the next epoch when the topics that the group wants changed."""
-        if self.wanted.metadata_hash(self.data.members.values()) != self.data.metadata_hash:
+    def refresh(self, *, sights_changed: bool = False) -> None:
+        """Begin the next epoch when the topics changed that the group wants, or that a member sees."""
+        if sights_changed or self.wanted.metadata_hash(self.data.members.values()) != self.data.metadata_hash:
             self.bump()
 
     def retarget(self) -> None:

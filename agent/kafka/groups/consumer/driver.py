@@ -22,7 +22,6 @@ from agent.kafka.groups.consumer.runner import (
     Surroundings,
     consumer_data,
     session_seconds,
-    stamp_of,
 )
 from agent.kafka.groups.consumer.sessions import Key, Sessions, Timer
 from agent.kafka.groups.consumer.work import Work, fencing
@@ -148,7 +147,7 @@ class ConsumerGroups:
         if data is not None:
             runner = self.runner(request.group_id)
             answer = unchanged(data, request)
-            if answer is not None and not runner.busy and runner.stamp == stamp_of(state):
+            if answer is not None and not runner.busy and runner.stands(state, request):
                 runner.sessions.heard(answer.member_id, self._session_s(request.group_id), self._now)
                 return answer
         if request.regex and request.regex not in self._around.patterns:
@@ -160,6 +159,8 @@ class ConsumerGroups:
             kind="Group" if request.leaves else "Consumer group",
             topics=request.topics or (),
             regex=request.regex or None,
+            member_id=new_id,
+            viewer=request.viewer,
         )
         planned = cast(Answer, await self.ask(request.group_id, work))
         sessions = None if request.leaves else self.sessions_of(request.group_id, planned.member_id)

@@ -12,6 +12,7 @@ from agent.kafka.groups.consumer.draft import Draft
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.migration import maybe_downgrade
 from agent.kafka.groups.consumer.reconcile import Reported
+from agent.kafka.groups.consumer.sights import Viewer
 from agent.kafka.groups.consumer.topics import same_topics
 from coordination.kafka_codes import Code
 from coordination.state.consumer_types import (
@@ -43,6 +44,7 @@ class Heartbeat:
     owned: Reported | None = None
     client_id: str = ""
     client_host: str = ""
+    viewer: Viewer | None = None  # who sends it, where that decides what a pattern shows
 
     @property
     def leaves(self) -> bool:

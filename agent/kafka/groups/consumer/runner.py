@@ -7,7 +7,7 @@ changed the group, and everything is planned anew on what there is now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -15,10 +15,11 @@ from agent.kafka.groups.codes import told
 from agent.kafka.groups.consumer.command import command_of
 from agent.kafka.groups.consumer.draft import Draft, Rules
 from agent.kafka.groups.consumer.errors import GroupError
-from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH
+from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH, Heartbeat
 from agent.kafka.groups.consumer.migration import upgraded
 from agent.kafka.groups.consumer.patterns import Names, Patterns, Stamp
 from agent.kafka.groups.consumer.sessions import Sessions
+from agent.kafka.groups.consumer.sights import ALL, Seen, Sight, Sights
 from agent.kafka.groups.consumer.topics import wanted_partitions
 from agent.kafka.groups.consumer.work import Work, plan_all, refuse
 from agent.telemetry.logs import logger
@@ -42,6 +43,7 @@ WORKS_PER_PLAN = 1_000  # requests of one group that are planned together
 WORKS_MAX = 20_000  # requests of one group that wait
 ATTEMPTS_MAX = 10  # plans of the same requests before their senders are told to come again
 OFFLOAD_FROM = 1_000  # members, and partitions owned or wanted, from which a plan is made in a thread
+Ground = tuple[Stamp, int]  # of the topics, and of what members may see of them
 Change = ChangeConsumerGroup | DowngradeConsumerGroup
 _NOTHING = ConsumerGroupData(group_epoch=FIRST_EPOCH)
 
@@ -54,6 +56,8 @@ class Surroundings:
     clock: Clock
     on_upgrade: Callable[[str], None]
     on_downgrade: Callable[[str], None]
+    acls: Callable[[], int] | None = None
+    """The revision of the ACLs; None: none are asked for what a pattern may show."""
     patterns: Patterns = field(default_factory=Patterns)
 
 
@@ -61,9 +65,10 @@ class StateTopics:
     """The topics of the state, and what the patterns matched that are asked for. Of none other may be asked:
     an answer that is missing must not pass for one that says that there are no topics."""
 
-    def __init__(self, state: StateData, matched: Mapping[str, Names]) -> None:
+    def __init__(self, state: StateData, matched: Mapping[str, Names], sight: Sight = ALL) -> None:
         self._state = state
         self._matched = matched
+        self._sight = sight
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """A topic's id and number of partitions."""
@@ -75,9 +80,16 @@ class StateTopics:
         topic = self._state.topics_by_id.get(topic_id)
         return topic.name if topic is not None else None
 
-    def matching(self, regex: str) -> Names:
-        """What a pattern matched when it was last resolved. Raises KeyError when it was not."""
-        return self._matched[regex]
+    def matching(self, regex: str, view: Hashable = None) -> Names:
+        """What a pattern matched when it was last resolved, as far as it is seen.
+
+        Raises KeyError when it was not resolved.
+        """
+        return self._matched[regex] if view is None else self._sight.names(regex, view)
+
+    def view(self, member_id: str) -> Hashable:
+        """What members have in common that see the same."""
+        return self._sight.view(member_id)
 
 
 @dataclass(slots=True)
@@ -93,7 +105,8 @@ class _Opened:
     exists: bool
     upgrades: bool
     stale: bool
-    stamp: Stamp | None
+    stamp: Ground | None
+    sight: Sight
 
 
 def stamp_of(state: StateData) -> Stamp:
@@ -116,7 +129,8 @@ class Runner:
         self.group_id = group_id
         self.sessions = Sessions(look_at)
         self._look_at = look_at
-        self.stamp: Stamp | None = None  # of the topics that the group epoch is known to stand for
+        self.stamp: Ground | None = None  # of the topics that the group epoch is known to stand for
+        self.sights = Sights(around.acls)
         self._around = around
         self._queue: list[Work] = []
         self._task: asyncio.Task[None] | None = None
@@ -130,6 +144,13 @@ class Runner:
     def data(self) -> ConsumerGroupData | None:
         """What the state holds now."""
         return consumer_data(self._around.replica.state.groups.get(self.group_id))
+
+    def stands(self, state: StateData, request: Heartbeat) -> bool:
+        """Whether the group's epoch stands for the topics of now, as this member sees them."""
+        data = self.data
+        member = data.members.get(request.member_id) if data is not None else None
+        now = (stamp_of(state), self.sights.stamp)
+        return self.stamp == now and self.sights.knows(member, request.viewer)
 
     def add(self, work: Work) -> None:
         """Queue a request. Raises GroupError when too many wait."""
@@ -210,11 +231,14 @@ class Runner:
 
     async def _open(self, works: list[Work]) -> _Opened | None:
         """The group as it is now, ready to be planned on; None when all were answered already."""
-        stamp, matched = await self._resolve(works)
+        for work in works:
+            self.sights.heard(work.member_id, work.viewer)
+        stamp, matched, seen = await self._resolve(works)
         state = self._around.replica.state
         group = state.groups.get(self.group_id)
         data = consumer_data(group)
-        topics = StateTopics(state, matched)
+        sight = self.sights.sight(data or _NOTHING, matched, seen, StateTopics(state, {}).name_of)
+        topics = StateTopics(state, matched, sight)
         rules = _rules(state, self.group_id)
         before, upgrades = data or _NOTHING, False
         classic = _live_generation(group)
@@ -230,36 +254,44 @@ class Runner:
         now_ms = self._around.clock.now_ms()
         draft = Draft(self.group_id, before, topics, rules, now_ms, self.sessions.ends)
         stale = data is not None and bool(data.members) and self.stamp != stamp
+        stale = stale or sight.changed
         revision = revision_of(state, self.group_id)
         known = _NOTHING if data is None else data.note()  # apply goes on while a plan is made beside it
-        return _Opened(draft, known, revision, data is not None, upgrades, stale, stamp)
+        return _Opened(draft, known, revision, data is not None, upgrades, stale, stamp, sight)
 
-    async def _resolve(self, works: list[Work]) -> tuple[Stamp | None, dict[str, Names]]:
-        """What every pattern of the group and of its requests matches; the stamp of the topics it stands for.
+    async def _resolve(self, works: list[Work]) -> tuple[Ground | None, dict[str, Names], Seen]:
+        """What every pattern of the group and of its requests matches, and what is seen of it; the stamp of
+        what it stands for.
 
         The plan has these results for itself: what the agent remembers others push out at any time.
         """
         stamp: Stamp | None = stamp_of(self._around.replica.state)
         matched: dict[str, Names] = {}
-        while missing := self._regexes(works) - matched.keys():  # members may come while others are evaluated
+        looked: set[tuple[str, str]] | None = None
+        acls, seen = 0, Seen()
+        while (wishes := self._wishes(works)) != looked:  # members may come while others are looked at
             state = self._around.replica.state
             now = asyncio.get_running_loop().time()
-            found, fresh = await self._around.patterns.resolve(
-                sorted(missing), state.topics, stamp_of(state), now
-            )
-            matched |= found
-            stamp = stamp if fresh else None
-        return stamp, matched
+            if missing := {regex for _, regex in wishes} - matched.keys():
+                found, fresh = await self._around.patterns.resolve(
+                    sorted(missing), state.topics, stamp_of(state), now
+                )
+                matched |= found
+                stamp = stamp if fresh else None
+            acls, seen = await self.sights.of(matched, wishes)
+            looked = wishes
+        return None if stamp is None else (stamp, acls), matched, seen
 
-    def _regexes(self, works: list[Work]) -> set[str]:
-        """The patterns of the group as it is now, and of requests."""
+    def _wishes(self, works: list[Work]) -> set[tuple[str, str]]:
+        """Members with their patterns, of the group as it is now and of requests."""
         data = self.data
         members = data.members.values() if data is not None else ()
-        return {one.regex for one in (*works, *members) if one.regex}
+        return {(one.member_id, one.regex) for one in (*works, *members) if one.regex}
 
     def _took(self, opened: _Opened, change: Change | None) -> None:
         """The log has the change: watch what it set going."""
         self.stamp = opened.stamp
+        self.sights.took(opened.sight, opened.draft.data.members.values())
         now = asyncio.get_running_loop().time()
         members = opened.draft.data.members
         if isinstance(change, ChangeConsumerGroup):
@@ -292,7 +324,7 @@ def _size(draft: Draft, works: list[Work]) -> int:
 def _planned(opened: _Opened, works: list[Work]) -> tuple[int, Change | None]:
     """How many works were taken, and the change that they come to. May run beside the event loop."""
     if opened.stale:
-        opened.draft.refresh()
+        opened.draft.refresh(sights_changed=opened.sight.changed)
     taken = plan_all(opened.draft, works, opened.exists)
     if opened.upgrades and all(work.refused for work in works):
         return taken, None

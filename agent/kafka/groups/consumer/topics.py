@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Protocol
 
@@ -24,9 +24,19 @@ class Topics(Protocol):
         """A topic's name; None when it is gone."""
         ...
 
-    def matching(self, regex: str) -> tuple[str, ...]:
-        """The names that a regular expression matches whole, sorted. It was resolved before."""
+    def matching(self, regex: str, view: Hashable = None) -> tuple[str, ...]:
+        """The names that a regular expression matches whole, as far as they are seen, sorted.
+
+        It was resolved before. `view`: of the member whose it is; None: all are seen.
+        """
         ...
+
+    def view(self, member_id: str) -> Hashable:
+        """What members have in common that see the same topics (sights.py)."""
+        ...
+
+
+_Wish = tuple[tuple[str, ...], str, Hashable]  # names, pattern and how it is seen
 
 
 class Subscriptions:
@@ -34,15 +44,16 @@ class Subscriptions:
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._ids: dict[tuple[tuple[str, ...], str], tuple[bytes, ...]] = {}
+        self._ids: dict[_Wish, tuple[bytes, ...]] = {}
         self.sizes: dict[bytes, int] = {}
 
     def of(self, member: ConsumerMember) -> tuple[bytes, ...]:
         """The ids of the topics that a member wants, sorted."""
-        key = (member.topics, member.regex)
+        key = self._wish(member)
         known = self._ids.get(key)
         if known is None:
-            names = {*member.topics, *(self._topics.matching(member.regex) if member.regex else ())}
+            matched = self._topics.matching(member.regex, key[2]) if member.regex else ()
+            names = {*member.topics, *matched}
             known = self._ids[key] = tuple(sorted(self._existing(names)))
         return known
 
@@ -56,8 +67,8 @@ class Subscriptions:
     def metadata_hash(self, members: Iterable[ConsumerMember]) -> bytes:
         """Changes when a topic that the group wants comes, goes or grows (KIP-1101). Empty without any."""
         wanted: set[bytes] = set()
-        for key in {(member.topics, member.regex): member for member in members}.values():
-            wanted.update(self.of(key))
+        for member in {self._wish(each): each for each in members}.values():
+            wanted.update(self.of(member))
         if not wanted:
             return b""
         digest = hashlib.blake2b(digest_size=HASH_BYTES)
@@ -65,6 +76,10 @@ class Subscriptions:
             digest.update(topic_id)
             digest.update(self.sizes[topic_id].to_bytes(4, "big"))
         return digest.digest()
+
+    def _wish(self, member: ConsumerMember) -> _Wish:
+        view = self._topics.view(member.member_id) if member.regex else None
+        return member.topics, member.regex, view
 
     def _existing(self, names: Iterable[str]) -> Iterable[bytes]:
         for name in names:

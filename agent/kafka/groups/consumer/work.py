@@ -10,6 +10,7 @@ from typing import Any
 from agent.kafka.groups.consumer.draft import Draft
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.heartbeat import fence
+from agent.kafka.groups.consumer.sights import Viewer
 from coordination.kafka_codes import Code
 from coordination.state.consumer_types import MemberState
 
@@ -27,6 +28,8 @@ class Work:
     kind: str = "Group"  # what it would not find, in Kafka's words
     topics: tuple[str, ...] = ()  # whose partitions its sender wants, as it says in the request
     regex: str | None = None  # to be resolved before it is planned
+    member_id: str = ""  # whose sender `viewer` is
+    viewer: Viewer | None = None  # None: everything is seen, or nobody new was heard
     future: asyncio.Future[Any] | None = None
     outcome: Any = field(default=None, repr=False)
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from agent.config import Config, ConfigError, embedded_values, in_force, load
 
 REQUIRED = {"FLOE_LOG__URL": "etcd://e1:2379,e2:2379/prod", "FLOE_STORE__URL": "s3://bucket/prod"}
+ROLE = "arn:aws:iam::123456789012:role/floe"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -215,6 +216,9 @@ def test_a_malformed_flag_is_refused_with_the_form(flag: str) -> None:
         (["store.endpoint=http://m:9000"], ["store.allow_http=true"]),
         (["store.endpoint=m:9000"], ["http:// or https://"]),
         (["store.url=file:///x", "store.endpoint=https://m:9000"], ["store.endpoint", "local"]),
+        (["store.url=file:///x", f"store.role_arn={ROLE}"], ["store.role_arn", "not s3:"]),
+        (["store.role_sts_url=https://sts:1"], ["store.role_sts_url is set without store.role_arn"]),
+        ([f"store.role_arn={ROLE}", "store.role_sts_url=http://sts:1"], ["https://", "store.allow_http"]),
         (["store.url=memory:"], ["memory:", "cannot be shared"]),
         (["log.url=memory:", "store.url=memory:"], ["tables.enabled=false"]),
         (["tables.warehouse=s3://bucket/prod2/t"], ["tables.warehouse", "below store.url"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -70,8 +71,11 @@ class Topics:
     def name_of(self, topic_id: bytes) -> str | None:
         return topic_id.decode()
 
-    def matching(self, regex: str) -> tuple[str, ...]:
+    def matching(self, regex: str, view: Hashable = None) -> tuple[str, ...]:
         return ("x", "y")
+
+    def view(self, member_id: str) -> Hashable:
+        return None
 
 
 def test_what_is_wanted_is_counted_once_and_not_beyond_what_counts() -> None:
