@@ -365,7 +365,7 @@ class App:
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""
         topics = self.replica.state.topics
-        for each in (self.damages, self.refusals.topics, self.rule_figures):
+        for each in (self.damages, self.refusals.topics, self.rule_figures, self.metrics.traffic):
             each.keep(topics.__contains__)
 
     def _reads(self) -> Mapping[str, int]:
@@ -397,6 +397,7 @@ class App:
             sizes["produce_buffered_bytes"] = self._services.produce.buffered_bytes
             sizes["produce_held_bytes"] = self._services.produce.budget.used
             sizes["fetch_parked"] = self._services.fetch.waiters.count
+            sizes["leader_changes"] = self._services.hints.changes
             sizes["groups_classic"] = len(self._services.groups.running())
             sizes["groups_consumer"] = self._services.consumer_groups.running()
         return sizes

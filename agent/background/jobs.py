@@ -6,6 +6,7 @@ from agent.background.catalogs import late_of, publishers_of
 from agent.background.collection import Collection, grace_of, make_collector, make_merged_collector
 from agent.background.expiry.positions import OffsetExpiry
 from agent.background.expiry.transactions import TransactionTimeouts
+from agent.background.group_lag import GroupLags
 from agent.background.retention.job import LogRetention
 from agent.background.rewriting.compaction.job import Compaction
 from agent.background.rewriting.compaction.partition import Parts as CompactionParts
@@ -71,6 +72,7 @@ class Background:
         figures = CatalogFigures(metrics, lambda: late_of(self.publishers))
         for each in self.publishers:
             each.note = figures.noting(each.options.name)
+        self._lags = GroupLags(replica, clock, metrics, config.telemetry.groups_max)
         snapshots = SnapshotOptions(
             revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
         )
@@ -94,6 +96,7 @@ class Background:
         for job in self._jobs:
             job.troubles = self._troubles
             job.start()
+        self._lags.start()
         if self.committers is not None:
             self.committers.troubles = self._troubles
             await self.committers.start()
@@ -108,6 +111,7 @@ class Background:
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""
+        await self._lags.stop()
         if self.latest is not None:
             await self.latest.stop()
         if self.committers is not None:

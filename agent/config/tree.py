@@ -39,6 +39,7 @@ from agent.config.sections import (
     ShutdownConfig,
     StoreConfig,
 )
+from agent.config.telemetry import TelemetryConfig
 from agent.config.tokens import DelegationConfig, OauthConfig
 
 
@@ -75,3 +76,4 @@ class Tree(Section):
     http: HttpConfig = HttpConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
     logging: LoggingConfig = LoggingConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()

@@ -37,6 +37,13 @@ def add_request_id(
     return event
 
 
+def add_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Show the fields of a line from below this package (objectstore/episodes.py) beside its event."""
+    for name, value in getattr(event.get("_record"), "fields", {}).items():
+        event.setdefault(name, value)
+    return event
+
+
 def one_line(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Write what does not print as escapes: a client's text can neither look like another line, nor move the
     cursor of whoever reads it. JSON has escapes of its own."""
@@ -104,7 +111,7 @@ def _formatter(console: bool, stream: TextIO, shared: list[Processor]) -> loggin
         final.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plainly))
     else:
         final += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=final)
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=[add_fields, *shared], processors=final)
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

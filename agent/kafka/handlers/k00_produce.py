@@ -412,6 +412,7 @@ def _settle_later(
 def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[Outcome]) -> None:
     """Fill in the answers; what is stored is counted, what is refused leaves a trace."""
     stored = records = 0
+    metrics = ctx.services.metrics
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
     for at, (answer, partition, offered, outcome) in enumerate(rows):
         if outcome.code:
@@ -430,8 +431,9 @@ def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[
         answer.log_start_offset = partition.log_start
         stored += len(offered.data)
         records += offered.header.record_count
-    ctx.services.metrics.produce_bytes.inc(stored)
-    ctx.services.metrics.produce_records.inc(records)
+        metrics.traffic.stored(partition.topic.name, len(offered.data), offered.header.record_count)
+    metrics.produce_bytes.inc(stored)
+    metrics.produce_records.inc(records)
 
 
 def _note(ctx: Context, partition: Partition, code: Code, message: str | None) -> None:

@@ -256,7 +256,7 @@ class ProduceDriver:
             return
         self._flushes.append(flush)
         self._metrics.puts_in_flight.inc()
-        flush.put = tasks.start(self._put(flush), "put")
+        flush.put = tasks.start(self._put(flush), "put", apart=True)
 
     async def _put(self, flush: Flush) -> None:
         try:

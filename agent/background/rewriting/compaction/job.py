@@ -8,12 +8,13 @@ in a helper process at low priority.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Iterator
 
 from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
 from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction, Parts
-from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
+from agent.background.rewriting.patience import PUT_OFF_S, names_of, patience_s
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination import broker_configs
@@ -123,9 +124,11 @@ class Compaction(Job):
         begun_s = asyncio.get_running_loop().time()
         try:
             done = await self._compact(handle, incarnation)
-            self.failures.pop(f"partition {handle}", None)
+            self.item_worked(f"partition {handle}")
         except LogError as error:
-            _log.warning("compaction given up for now", partition=handle, error=repr(error))
+            _log.warning(
+                "compaction given up for now", **names_of(self.replica.state, handle), error=repr(error)
+            )
         except Exception as error:  # whatever it is, other partitions have nothing to do with it
             self._metrics.compactions_failed.inc()
             self._tell(handle, error)
@@ -171,12 +174,9 @@ class Compaction(Job):
         return done
 
     def _tell(self, handle: int, error: Exception) -> None:
-        """What failed again and again is seen in the status; of a row of failures few get a line here."""
-        name = f"partition {handle}"
-        self.item_failed(name, error)
-        if is_told(self.failures[name].count):
-            level = _log.info if isinstance(error, ChunkMissing) else _log.warning
-            level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
+        """What failed again and again is seen in the status; of a row of failures few get a line."""
+        level = logging.INFO if isinstance(error, ChunkMissing) else logging.WARNING
+        self.item_failed(f"partition {handle}", error, level=level, **names_of(self.replica.state, handle))
 
     def _note(self, topic: str, index: int, done: Compacted) -> None:
         counts = done.counts

@@ -34,6 +34,8 @@ UNITS = (
     "events",
     "entities",
     "types",
+    "topics",
+    "groups",
 )
 
 
