@@ -371,7 +371,8 @@ class CommitterService:
         newest_ms = self._dirty.pop(name, self._parts.clock.now_ms())
         self._remember(name, job)
         try:
-            await self._turn(name, job, newest_ms)
+            with job.committer.turn():
+                await self._turn(name, job, newest_ms)
             job.failures, job.status.last_error, job.status.failing_since_ms = 0, "", 0
             self.troubles.worked(f"table of {name}")
             waits = self._options.interval_s

@@ -21,6 +21,7 @@ from agent.background.tables import catalog_of, committers_of, latest_of, parts_
 from agent.config import Config
 from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
@@ -53,6 +54,7 @@ class Background:
         metrics: Metrics,
         troubles: Troubles,
         trail: Trail | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._config, self._clock, self._replica = config, clock, replica
         self._store, self._merged, self._metrics = store, merged, metrics
@@ -65,7 +67,7 @@ class Background:
         """What keeps the tables of topics' newest rows; None likewise."""
         if config.tables.enabled:
             parts = parts_of(config, replica, reader, merged, store, clock)
-            self.committers = committers_of(config, parts, metrics)
+            self.committers = committers_of(config, parts, metrics, traces)
             self.latest = latest_of(config, parts, metrics)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""

@@ -39,7 +39,7 @@ from agent.config.sections import (
     ShutdownConfig,
     StoreConfig,
 )
-from agent.config.telemetry import TelemetryConfig
+from agent.config.telemetry import TelemetryConfig, TracesConfig
 from agent.config.tokens import DelegationConfig, OauthConfig
 
 
@@ -77,3 +77,4 @@ class Tree(Section):
     shutdown: ShutdownConfig = ShutdownConfig()
     logging: LoggingConfig = LoggingConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    traces: TracesConfig = TracesConfig()

@@ -23,7 +23,13 @@ from coordination.clock import SystemClock
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Id of the request that this task serves, `<connection>-<correlation id>`; empty outside requests."""
 
-QUIETER = {"aiokafka": "warning", "botocore": "warning", "uvicorn.access": "error", "asyncio": "warning"}
+QUIETER = {
+    "aiokafka": "warning",
+    "botocore": "warning",
+    "uvicorn.access": "error",
+    "opentelemetry": "critical",  # exporting.py tells of it, once an episode
+    "asyncio": "warning",
+}
 """Libraries whose lines below this level say nothing to an operator."""
 
 

@@ -54,6 +54,7 @@ class Metrics:
         self._rules()
         self._fetch()
         self._groups()
+        self._traces()
         self._log()
         self._tables()
         self._latest()
@@ -188,6 +189,13 @@ class Metrics:
         self.transactions_ended = self._counter("transactions_ended", "Transactions ended by clients", "how")
         self.transactions_stale = self._counter(
             "transactions_stale", "Connections closed for a request older than its transaction"
+        )
+
+    def _traces(self) -> None:
+        """Of traces."""
+        self.traces_kept = self._counter("traces_kept", "Traces kept for the collector", "why")
+        self.traces_lost = self._counter(
+            "traces_lost", "Traces that would have been kept and were not sent", "why"
         )
 
     def _groups(self) -> None:

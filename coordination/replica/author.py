@@ -203,6 +203,7 @@ class Author:
         content = payload(batch, self._clock.now_ms(), self._follower.through)
         reach("append/send")
         for proposal in batch.proposals:
+            proposal.stamp(self.last_append)
             if proposal.step:
                 reach(proposal.step)
         try:
@@ -220,6 +221,9 @@ class Author:
             self._lost(str(fenced))
             return
         reach("append/answered")
+        answered = asyncio.get_running_loop().time()
+        for proposal in batch.proposals:
+            proposal.stamp(answered)
         self._follower.knows(revision)
 
     async def _append_when_there_is_room(self, chain: Chain, content: bytes) -> int:

@@ -25,6 +25,7 @@ from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.handlers.quarantines import judged_apart
 from agent.kafka.handlers.schemas import require_current, require_schemas
+from agent.kafka.produce import traced
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
@@ -44,6 +45,7 @@ from agent.net.wire.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from agent.telemetry.tracing import current
 from coordination.kafka_codes import RETRIABLE, Code
 from coordination.state.levels import TRANSACTIONS
 from coordination.state.redacting import policy_of
@@ -180,6 +182,8 @@ async def _admit_in_order(
                 _waits(ctx, admitted, at)
             return response, None, admitted
         ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
+        if (trace := current.get()) is not None:
+            traced.note(trace, admitted.partitions, admitted.offered)
         outcomes = ctx.services.produce.append(ctx.client.connection, admitted.offered, ctx.state.revision)
         return response, outcomes, admitted
 

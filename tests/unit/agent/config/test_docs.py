@@ -36,6 +36,7 @@ UNITS = (
     "types",
     "topics",
     "groups",
+    "traces",
 )
 
 
