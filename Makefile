@@ -131,7 +131,7 @@ sbom: setup ## the bill of materials of the agent's image (CycloneDX): build/sbo
 
 lock: setup ## resolve pyproject.toml anew into requirements.lock and requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
-	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url pyproject.toml -o requirements-agent.lock
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra traces pyproject.toml -o requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/engines.in -o deploy/setup/engines.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/sbom.in -o deploy/setup/sbom.lock
 

@@ -34,6 +34,7 @@ from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.login.passwords import Passwords
 from agent.kafka.order import ENDED
+from agent.kafka.traced import TracedDispatcher
 from agent.kafka.trail.writer import TrailWriter
 from agent.net.admission import Admission
 from agent.net.connection import Limits
@@ -46,12 +47,14 @@ from agent.net.wire.primitives import Buffer
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.episodes import Episodes
+from agent.telemetry.exporting import Exporting
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
 from agent.telemetry.shadow import Shadow
+from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
@@ -81,7 +84,8 @@ class App:
     """
 
     _services: Services | None = None
-    _dispatcher: Dispatcher | None = None
+    _dispatcher: Dispatcher | TracedDispatcher | None = None
+    _exporting: Exporting | None = None
     _trail_writer: TrailWriter | None = None
     peers: Peers | None = None
     http_port = 0
@@ -103,7 +107,7 @@ class App:
         self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
         self.trail = Trail(config.audit_log, self.clock, config.agent_name, self.metrics)
         self.shadow = Shadow(self.clock, config.authorizer.shadow_rows_max)
-        signals, troubles = Signals(), Troubles(self.clock.now_ms)
+        self.traces, signals, troubles = self._tracing(), Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
         self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
         self.store: ObjectStore = WatchedStore(store, signals.store_reads, signals.store_writes)
@@ -121,6 +125,7 @@ class App:
             self.metrics,
             troubles,
             self.trail,
+            self.traces,
         )
         self.health = Health(config, self.replica, self.store, signals, troubles)
         self.files = watch_files(config, config_file, log)
@@ -134,7 +139,22 @@ class App:
         self._know_people()
         self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
         self.replica.on_wake.append(self._server.drop_all)
+
+    def _tracing(self) -> Traces:
+        """What requests and commits tell of their time, for a collector. Raises ConfigError."""
         self.metrics.build.info({"version": VERSION})
+        config, now = self.config.traces, asyncio.get_running_loop().time
+        traces = Traces(config, self.clock, self.metrics, now)
+        if traces.on:
+            about = {
+                "service.name": "floe",
+                "service.version": VERSION,
+                "service.instance.id": self.config.agent_name,
+                "floe.cluster": self.config.cluster.name,
+                "cloud.availability_zone": self.config.agent.zone,
+            }
+            self._exporting = Exporting(config, traces, self.clock, about)
+        return traces
 
     def _know_people(self) -> None:
         """Who comes in and who may do what, for Kafka and HTTP. Reads files. Raises ConfigError."""
@@ -162,6 +182,8 @@ class App:
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
         self._doors.start()
+        if self._exporting is not None:
+            self._exporting.start()
         await self.files.start()
         fingerprint = await self._claim_bucket()
         services = self._assembled(fingerprint.cluster_id)
@@ -215,7 +237,8 @@ class App:
         """Let clients in. Raises OSError for a port that is taken."""
         services.hang_up = self._server.hang_up
         self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
-        self._services, self._dispatcher = services, Dispatcher(services)
+        self._services, dispatcher = services, Dispatcher(services)
+        self._dispatcher = TracedDispatcher(dispatcher, self.traces) if self.traces.on else dispatcher
         self.kafka_ports = await self._server.start(self._doors.listeners)
 
     async def stop(self) -> None:
@@ -244,6 +267,8 @@ class App:
         await self.merged.close()
         await self.reader.close()
         await self._http.stop()
+        if self._exporting is not None:
+            await self._exporting.stop()
         await self.store.close()
         await self.log.close()
         _log.info("stopped")
@@ -372,7 +397,7 @@ class App:
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""
         topics = self.replica.state.topics
-        for each in (self.damages, self.refusals.topics, self.rule_figures):
+        for each in (self.damages, self.refusals.topics, self.rule_figures, self.metrics.traffic):
             each.keep(topics.__contains__)
 
     def _reads(self) -> Mapping[str, int]:
@@ -404,6 +429,7 @@ class App:
             sizes["produce_buffered_bytes"] = self._services.produce.buffered_bytes
             sizes["produce_held_bytes"] = self._services.produce.budget.used
             sizes["fetch_parked"] = self._services.fetch.waiters.count
+            sizes["leader_changes"] = self._services.hints.changes
             sizes["groups_classic"] = len(self._services.groups.running())
             sizes["groups_consumer"] = self._services.consumer_groups.running()
         return sizes

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from coordination.backoff import Backoff
 from coordination.log import Fenced, Full, LogRegressed, Unavailable
+from objectstore.episodes import Episodes, loop_time, through
 
 _logger = logging.getLogger("floe.coordination.log")
 
@@ -59,6 +60,9 @@ class AppendChain(ABC):
         self._appending = False
         self._failures = 0
         self._ended: str | None = None
+        self._unanswered = Episodes(
+            through(_logger), loop_time, begins="an append fails", ends="appends are answered again"
+        )
 
     @property
     def incarnation(self) -> int:
@@ -88,6 +92,7 @@ class AppendChain(ABC):
         except BaseException as error:
             # Also when cancelled: a chain whose last outcome is unknown must not go on.
             self._ended = f"incarnation {self._incarnation:016x} ended: {error or type(error).__name__}"
+            self._unanswered.over("", event="appends of this incarnation are over", **self._names())
             self.abandon()
             raise
         finally:
@@ -109,14 +114,7 @@ class AppendChain(ABC):
                     if not maybe_appended:
                         raise Full(str(failure)) from failure
                 self._failures += 1
-                if self._failures.bit_count() == 1:  # 1, 2, 4, 8 …: an outage is not a flood of lines
-                    _logger.warning(
-                        "incarnation %016x: append %d failed %d times: %s",
-                        self._incarnation,
-                        sequence,
-                        self._failures,
-                        failure,
-                    )
+                self._unanswered.met("", **self._names(), sequence=sequence, error=str(failure))
                 await asyncio.sleep(delay)
                 continue
             return self._landed(self._conclude(outcome, sequence, maybe_appended), sequence)
@@ -141,7 +139,11 @@ class AppendChain(ABC):
 
     def _landed(self, revision: int, sequence: int) -> int:
         self._sequence, self._revision, self._failures = sequence, revision, 0
+        self._unanswered.over("", **self._names(), sequence=sequence)
         return revision
+
+    def _names(self) -> dict[str, str]:
+        return {"incarnation": f"{self._incarnation:016x}"}
 
     def _conclude(self, outcome: int | KeyState | None, sequence: int, maybe_appended: bool) -> int:
         """The revision at which the entry landed; raises Fenced or LogRegressed when it did not."""

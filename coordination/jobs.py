@@ -41,7 +41,6 @@ _logger = logging.getLogger("floe.coordination.jobs")
 
 FAILURES_MAX = 1_000  # items whose failure is remembered, of one job; the oldest are forgotten
 STORE_FAILURES_MAX = 3  # items in a row that the store begins to fail for before a pass ends: it is away
-TOLD_EVERY = 100  # failures of one item between two log lines about it
 TEXT_MAX = 500  # characters of an error
 
 
@@ -124,14 +123,34 @@ class Job(ABC):
                 raise
         else:
             self._store_failures = 0
-            self.failures.pop(name, None)
+            self.item_worked(name)
 
     def without_partition(self, handle: int) -> Callable[[], bool]:
         """Tells whether that partition is gone: `gone` of an item that is about it."""
         return lambda: self.replica.state.partitions[handle] is None
 
-    def item_failed(self, name: str, error: Exception, gone: Callable[[], bool] = _stays) -> None:
-        """Note and tell that an item failed; `item` does it."""
+    def item_worked(self, name: str) -> None:
+        """Forget that an item failed, and tell that it does no more; or that it is gone."""
+        failure = self.failures.pop(name, None)
+        if failure is not None:
+            lasted_s = round(asyncio.get_running_loop().time() - failure.since_s, 1)
+            told = {"job": self.claim, "item": name, "times": failure.count, "lasted_s": lasted_s}
+            _logger.info("an item fails no more", extra={"fields": told})
+
+    def item_failed(
+        self,
+        name: str,
+        error: Exception,
+        gone: Callable[[], bool] = _stays,
+        *,
+        level: int = logging.WARNING,
+        **fields: object,
+    ) -> None:
+        """Note that an item failed; `item` does it.
+
+        The first, second, fourth, eighth … failure in a row is a line of the log, with `fields`; not so with
+        level 0: the caller tells it.
+        """
         text = f"{type(error).__name__}: {error}"[:TEXT_MAX]
         failure, now_s = self.failures.get(name), asyncio.get_running_loop().time()
         if failure is None:
@@ -139,10 +158,10 @@ class Job(ABC):
                 del self.failures[next(iter(self.failures))]
             failure = self.failures[name] = ItemFailure(now_s, now_s, 0, text, gone)
         failure.count, failure.error, failure.last_s = failure.count + 1, text, now_s
-        if failure.count % TOLD_EVERY == 1:
-            expected = isinstance(error, self.expected)
-            said = "job %s: %s is passed over (failure %d): %s"
-            _logger.warning(said, self.claim, name, failure.count, text, exc_info=None if expected else error)
+        if level and failure.count.bit_count() == 1:
+            told = {"job": self.claim, "item": name, **fields, "error": text, "times": failure.count}
+            where = None if isinstance(error, self.expected) else error
+            _logger.log(level, "an item is passed over", exc_info=where, extra={"fields": told})
 
     async def _run(self) -> None:
         while True:
@@ -150,7 +169,8 @@ class Job(ABC):
                 await self._look()
                 self._outcome(None)
             except (LogError, StoreError, TimeoutError) as error:
-                _logger.warning("job %s: %s: %s", self.claim, type(error).__name__, error)
+                if self.troubles is None:
+                    _logger.warning("job %s: %s: %s", self.claim, type(error).__name__, error)
                 self._outcome(error)
             except Exception as error:  # a defect: it is told, and the job does not end in silence
                 _logger.exception("job %s: this should not happen", self.claim)
@@ -172,7 +192,7 @@ class Job(ABC):
         What is there no more fails nobody any more: it is forgotten.
         """
         for name in [name for name, item in self.failures.items() if item.gone()]:
-            del self.failures[name]
+            self.item_worked(name)
         now_s = asyncio.get_running_loop().time()
         for name, item in self.failures.items():
             since_ms, last_ms = (now_ms - int((now_s - at) * 1000) for at in (item.since_s, item.last_s))

@@ -57,6 +57,8 @@ class Committer:
         self.claim = TopicClaim(parts.replica, claim_name(topic))
         self._parts = parts
         self._steps = steps or Steps()
+        self.turn = self._steps.turn
+        """Around one turn: see Steps."""
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
         self._head: Head | None = None
         options = parts.options

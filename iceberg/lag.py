@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coordination.behind import Marks, marked
 from coordination.clock import Clock
 from coordination.state.types import Partition, Table, Topic
 from iceberg.head import enabled, place
@@ -35,12 +36,6 @@ class Lag:
     made: bool
     rows: int
     seconds: float
-
-
-Marks = list[tuple[float, int]]
-"""When a partition was seen behind (monotonic seconds), and below which offset its records were then."""
-MARKS_MAX = 8  # of one partition; beyond, every second one is forgotten
-MARKED_MAX = 10_000  # partitions with so many; others have two
 
 
 class TableLags(Looking):
@@ -101,10 +96,6 @@ class TableLags(Looking):
         end = partition.last_stable
         if end <= taken:
             return 0, now_s
-        known = [mark for mark in self._marks.get(partition.handle, ()) if mark[1] > taken]
-        if not known or known[-1][1] < end:
-            known.append((now_s, end))
-        if len(known) > (MARKS_MAX if len(marks) < MARKED_MAX else 2):
-            known = known[:1] + known[1:][1::2]
+        known = marked(self._marks.get(partition.handle, ()), taken, end, now_s, len(marks))
         marks[partition.handle] = known
         return end - taken, known[0][0]

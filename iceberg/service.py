@@ -147,7 +147,7 @@ class CommitterService:
         """How far all tables are behind, whoever commits them."""
         self.audits = Audits(parts.replica, parts.store, parts.warehouse)
         """What audits found of all tables."""
-        self.troubles: Troubles | None = None
+        self.troubles = Troubles(parts.clock.now_ms)
         """Is told of every commit that failed, and of the one that did not after it."""
 
     def status(self) -> dict[str, TopicStatus]:
@@ -357,8 +357,7 @@ class CommitterService:
 
     def _passed_on(self, name: str) -> None:
         """Whether the topic's table fails is not this agent's to tell any more."""
-        if self.troubles is not None:
-            self.troubles.worked(f"table of {name}")
+        self.troubles.passed_on(f"table of {name}")
 
     def _held_by_another(self, name: str) -> bool:
         replica = self._parts.replica
@@ -372,22 +371,20 @@ class CommitterService:
         newest_ms = self._dirty.pop(name, self._parts.clock.now_ms())
         self._remember(name, job)
         try:
-            await self._turn(name, job, newest_ms)
+            with job.committer.turn():
+                await self._turn(name, job, newest_ms)
             job.failures, job.status.last_error, job.status.failing_since_ms = 0, "", 0
-            if self.troubles is not None:
-                self.troubles.worked(f"table of {name}")
+            self.troubles.worked(f"table of {name}")
             waits = self._options.interval_s
         except LostRace as race:
             _logger.info("topic %s: %s", name, race)
             waits = self._failed(name, job, race, newest_ms)
         except _EXPECTED as error:
-            _logger.warning("topic %s is not committed: %s: %s", name, type(error).__name__, error)
             waits = self._failed(name, job, error, newest_ms)
         except BaseException as error:  # evidence in the log; the other topics carry on
             if tasks.cancelled(error):
                 raise
             tasks.tell("commit of a table", error)
-            _logger.error("topic %s is not committed: %r", name, error)
             waits = self._failed(name, job, error, newest_ms)
         finally:
             self._note_problems(job)
@@ -462,7 +459,7 @@ class CommitterService:
         job.status.failures += 1
         job.status.last_error = f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]
         job.status.failing_since_ms = job.status.failing_since_ms or self._parts.clock.now_ms()
-        if self.troubles is not None and not isinstance(error, LostRace):
+        if not isinstance(error, LostRace):
             self.troubles.failed(f"table of {name}", error)
         self._dirty.setdefault(name, newest_ms)
         factor = float(2 ** min(job.failures - 1, 16))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from coordination.steps import reach
 
 STEPS = (
@@ -36,6 +38,10 @@ STEPS = (
 
 class Steps:
     """Told before each step. Production does nothing here but to pass it on (coordination/steps.py)."""
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Around one turn of the table: a commit, if there is something to commit, and what goes with it."""
+        return nullcontext()
 
     async def before(self, step: str) -> None:
         """`step` (one of STEPS) comes next. What is raised here ends the commit as a crash would."""

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -104,10 +105,18 @@ def owned(work: Coroutine[Any, Any, _T], place: str) -> asyncio.Task[_T]:
 
 
 def start(
-    work: Coroutine[Any, Any, _T], place: str, failed: Callable[[BaseException], object] | None = None
+    work: Coroutine[Any, Any, _T],
+    place: str,
+    failed: Callable[[BaseException], object] | None = None,
+    *,
+    apart: bool = False,
 ) -> asyncio.Task[_T]:
-    """A task that nobody waits for. `failed` is called with its unexpected exception, which has been told."""
-    task = owned(work, place)
+    """A task that nobody waits for. `failed` is called with its unexpected exception, which has been told.
+
+    `apart`: it is not of the request that happens to begin it, whose id its lines would carry.
+    """
+    context = Context() if apart else None
+    task = asyncio.get_running_loop().create_task(work, name=place, context=context)
     task.add_done_callback(partial(_ended, failed))
     return task
 
@@ -122,7 +131,7 @@ def _ended(failed: Callable[[BaseException], object] | None, task: asyncio.Task[
 
 def kept(work: Callable[[], Coroutine[Any, Any, None]], place: str) -> asyncio.Task[None]:
     """A task that does `work` until it returns, and anew when it fails."""
-    return start(_keep(work, place), place)
+    return start(_keep(work, place), place, apart=True)
 
 
 async def _keep(work: Callable[[], Coroutine[Any, Any, None]], place: str) -> None:

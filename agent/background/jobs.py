@@ -6,6 +6,7 @@ from agent.background.catalogs import late_of, publishers_of
 from agent.background.collection import Collection, grace_of, make_collector, make_merged_collector
 from agent.background.expiry.positions import OffsetExpiry
 from agent.background.expiry.transactions import TransactionTimeouts
+from agent.background.group_lag import GroupLags
 from agent.background.retention.job import LogRetention
 from agent.background.rewriting.compaction.job import Compaction
 from agent.background.rewriting.compaction.partition import Parts as CompactionParts
@@ -20,6 +21,7 @@ from agent.background.tables import catalog_of, committers_of, latest_of, parts_
 from agent.config import Config
 from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
@@ -52,6 +54,7 @@ class Background:
         metrics: Metrics,
         troubles: Troubles,
         trail: Trail | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._config, self._clock, self._replica = config, clock, replica
         self._store, self._merged, self._metrics = store, merged, metrics
@@ -64,13 +67,14 @@ class Background:
         """What keeps the tables of topics' newest rows; None likewise."""
         if config.tables.enabled:
             parts = parts_of(config, replica, reader, merged, store, clock)
-            self.committers = committers_of(config, parts, metrics)
+            self.committers = committers_of(config, parts, metrics, traces)
             self.latest = latest_of(config, parts, metrics)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""
         figures = CatalogFigures(metrics, lambda: late_of(self.publishers))
         for each in self.publishers:
             each.note = figures.noting(each.options.name)
+        self._lags = GroupLags(replica, clock, metrics, config.telemetry.groups_max)
         snapshots = SnapshotOptions(
             revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
         )
@@ -94,6 +98,7 @@ class Background:
         for job in self._jobs:
             job.troubles = self._troubles
             job.start()
+        self._lags.start()
         if self.committers is not None:
             self.committers.troubles = self._troubles
             await self.committers.start()
@@ -108,6 +113,7 @@ class Background:
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""
+        await self._lags.stop()
         if self.latest is not None:
             await self.latest.stop()
         if self.committers is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from agent.background.lending import lender_of
+from agent.background.traced_tables import TracedSteps
 from agent.config import Config
 from agent.telemetry.latest_figures import LatestFigures
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.table_figures import TableFigures
+from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail, http_actor
 from coordination.clock import Clock
 from coordination.replica import Replica
@@ -68,7 +70,9 @@ def parts_of(
     return Parts(replica, reader, merged, store, warehouse_of(config), clock, _options(config))
 
 
-def committers_of(config: Config, parts: Parts, metrics: Metrics) -> CommitterService:
+def committers_of(
+    config: Config, parts: Parts, metrics: Metrics, traces: Traces | None = None
+) -> CommitterService:
     """The service that turns topics into tables."""
     tables = config.tables
     service = CommitterService(
@@ -79,6 +83,7 @@ def committers_of(config: Config, parts: Parts, metrics: Metrics) -> CommitterSe
             committers_in_flight_max=tables.committers_in_flight_max,
             collect_s=tables.orphan_interval_s,
         ),
+        steps=None if traces is None or not traces.on else lambda topic: TracedSteps(topic, traces),
     )
     figures = TableFigures(metrics, service.freshness_s)
     figures.also(

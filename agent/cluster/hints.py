@@ -78,6 +78,9 @@ class LeaderHints:
     """Leaders, readers and coordinators for the brokers of now; `brokers` gives them by node id."""
 
     def __init__(self, brokers: Callable[[], Mapping[int, Broker]]) -> None:
+        self.changes = 0
+        """How often the agents that serve, or their roles or zones, became others: leaders moved."""
+        self._places: list[tuple[int, str, tuple[str, ...]]] = []
         self._brokers = brokers
         self._seen: list[Broker] = []
         self._views: dict[str, ZoneView] = {ANYWHERE: ZoneView(ANYWHERE, ())}
@@ -94,6 +97,9 @@ class LeaderHints:
             serving = serving_of(brokers)
             zones = sorted({broker.zone for broker in serving} | {ANYWHERE})
             self._views = {zone: ZoneView(zone, brokers) for zone in zones}
+            places = [(broker.node_id, broker.zone, broker.roles) for broker in serving]
+            self.changes += bool(self._places) and places != self._places  # the first are no change
+            self._places = places
             self._serving = seeds(broker.node_id for broker in serving)
             self._replicas = {zone: {} for zone in zones}
             self._coordinators = {}

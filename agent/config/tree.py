@@ -39,6 +39,7 @@ from agent.config.sections import (
     ShutdownConfig,
     StoreConfig,
 )
+from agent.config.telemetry import TelemetryConfig, TracesConfig
 from agent.config.tokens import DelegationConfig, OauthConfig
 
 
@@ -75,3 +76,5 @@ class Tree(Section):
     http: HttpConfig = HttpConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
     logging: LoggingConfig = LoggingConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+    traces: TracesConfig = TracesConfig()

@@ -75,6 +75,7 @@ class Gauges:
             yield FIGURES["restart_needed"].family(needed)
         yield from families(parts.reads(), READS)
         yield from families(parts.queues(), QUEUES)
+        yield from parts.metrics.traffic.families(parts.config.telemetry.topics_max)
 
     def _plain(self) -> dict[str, float]:
         """Those without labels, by name."""

@@ -72,6 +72,12 @@ FIGURES = {
         Figure("rules_waiting", "gauge", "Batches that wait for a worker that evaluates rules"),
         Figure("rules_workers", "gauge", "Processes that evaluate rules"),
         Figure("groups_running", "gauge", "Consumer groups that run at this agent", ("protocol",)),
+        Figure(
+            "leader_changes", "counter", "Times that partitions got other leaders, as agents came or went"
+        ),
+        Figure("topic_produce_bytes", "counter", "Bytes of batches, of the busiest topics", ("topic",)),
+        Figure("topic_produce_records", "counter", "Records accepted, of the busiest topics", ("topic",)),
+        Figure("topic_fetch_bytes", "counter", "Bytes sent to consumers, of the busiest topics", ("topic",)),
         Figure("read_slices", "counter", "Slices of records read, by where they were found", ("source",)),
         Figure("store_reads", "counter", "Reads of the store for readers of records, by of what", ("of",)),
         Figure("store_read_bytes", "counter", "Bytes that these reads gave, by of what", ("of",)),
@@ -122,6 +128,7 @@ QUEUES: Mapping[str, Place] = {
     "rules_workers": ("rules_workers", ()),
     "groups_classic": ("groups_running", ("classic",)),
     "groups_consumer": ("groups_running", ("consumer",)),
+    "leader_changes": ("leader_changes", ()),
 }
 """The same of queues and caches; the others that /status shows are metrics of their own (metrics.py)."""
 

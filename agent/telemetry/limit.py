@@ -51,6 +51,8 @@ class LineLimit(logging.Filter):
             return False
         if left_out and fields is not None:
             record.msg = {**fields, "left_out": left_out}
+        elif left_out and isinstance(given := getattr(record, "fields", None), dict):
+            record.fields = {**given, "left_out": left_out}
         elif left_out:
             record.msg = f"{text} (and {left_out} more of this kind before)"
         return True

@@ -23,7 +23,13 @@ from coordination.clock import SystemClock
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Id of the request that this task serves, `<connection>-<correlation id>`; empty outside requests."""
 
-QUIETER = {"aiokafka": "warning", "botocore": "warning", "uvicorn.access": "error", "asyncio": "warning"}
+QUIETER = {
+    "aiokafka": "warning",
+    "botocore": "warning",
+    "uvicorn.access": "error",
+    "opentelemetry": "critical",  # exporting.py tells of it, once an episode
+    "asyncio": "warning",
+}
 """Libraries whose lines below this level say nothing to an operator."""
 
 
@@ -34,6 +40,13 @@ def add_request_id(
     current = request_id.get()
     if current:
         event.setdefault("request", current)
+    return event
+
+
+def add_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Show the fields of a line from below this package (objectstore/episodes.py) beside its event."""
+    for name, value in getattr(event.get("_record"), "fields", {}).items():
+        event.setdefault(name, value)
     return event
 
 
@@ -104,7 +117,7 @@ def _formatter(console: bool, stream: TextIO, shared: list[Processor]) -> loggin
         final.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plainly))
     else:
         final += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=final)
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=[add_fields, *shared], processors=final)
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

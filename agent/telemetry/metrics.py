@@ -22,6 +22,8 @@ from prometheus_client import (
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from agent.telemetry.traffic import Traffic
+
 FAST_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 # A second line for each counter, of which nobody asks.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one without types
@@ -43,6 +45,7 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self.before_reading: list[Callable[[], None]] = []
         """Called in the event loop before the metrics are read: whatever names topics forgets those gone."""
+        self.traffic = Traffic()
         self.build = Info("floe_build", "Version of the code", registry=self.registry)
         self._wire()
         self._doors()
@@ -50,6 +53,8 @@ class Metrics:
         self._produce()
         self._rules()
         self._fetch()
+        self._groups()
+        self._traces()
         self._log()
         self._tables()
         self._latest()
@@ -180,11 +185,32 @@ class Metrics:
             "Unix time of the newest read that met damaged or lost records",
             "topic",
         )
-        self.offset_commits = self._counter("offset_commits", "Positions of groups stored, by partition")
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
         self.transactions_ended = self._counter("transactions_ended", "Transactions ended by clients", "how")
         self.transactions_stale = self._counter(
             "transactions_stale", "Connections closed for a request older than its transaction"
+        )
+
+    def _traces(self) -> None:
+        """Of traces."""
+        self.traces_kept = self._counter("traces_kept", "Traces kept for the collector", "why")
+        self.traces_lost = self._counter(
+            "traces_lost", "Traces that would have been kept and were not sent", "why"
+        )
+
+    def _groups(self) -> None:
+        self.offset_commits = self._counter("offset_commits", "Positions of groups stored, by partition")
+        self.group_lag_records = self._gauge(
+            "group_lag_records",
+            "Offsets that a group has not passed, of the latest groups; each agent says it",
+            "group",
+            "topic",
+        )
+        self.group_lag_seconds = self._gauge(
+            "group_lag_seconds",
+            "Age of the oldest record that a group has not passed, of the latest groups; each agent says it",
+            "group",
+            "topic",
         )
 
     def _log(self) -> None:

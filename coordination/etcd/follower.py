@@ -25,6 +25,7 @@ from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.watch import WatchBatch, WatchStream
 from coordination.log import Entries, EntryName, LogEntry, LogRegressed, Trimmed
 from objectstore import tasks
+from objectstore.episodes import Episodes, loop_time, through
 
 _logger = logging.getLogger("floe.coordination.etcd")
 PAGE_ENTRIES_FIRST = 64
@@ -82,6 +83,13 @@ class Follower:
         """Where following began."""
         self._gone = 0
         """What is trimmed or compacted: etcd has no events through this revision."""
+        self._away = Episodes(
+            through(_logger),
+            loop_time,
+            begins="etcd cannot be followed",
+            ends="etcd is followed again",
+            level="info",  # one failed watch is no trouble; who waits for it tells of what lasts
+        )
 
     async def follow(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
         """See coordination.log.Log.follow."""
@@ -94,6 +102,7 @@ class Follower:
                 await self._check()
                 async with aclosing(self._read_gap() if gap else self._watch()) as batches:
                     async for batch in batches:
+                        self._away.over("", revision=self._position)
                         yield batch
                 gap = False
             except WatchCompacted as compacted:
@@ -104,7 +113,7 @@ class Follower:
                 gap = error.code is grpc.StatusCode.DEADLINE_EXCEEDED
                 if self._position > before:
                     delays = self._backoff.delays()
-                _logger.info("following after revision %d again: %s", self._position, error)
+                self._away.met("", revision=self._position, error=str(error))
                 await asyncio.sleep(next(delays))
 
     async def _check(self) -> None:

@@ -24,6 +24,7 @@ from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.trim import trim_log
 from coordination.log import Entries, EntryName, Fenced, Member, Unavailable
 from objectstore import tasks
+from objectstore.episodes import Episodes, loop_time, through
 
 ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
 LEASE_BITS = 62
@@ -218,6 +219,9 @@ class EtcdChain(AppendChain):
         self._log = log
         self._lease = lease
         self._info = info
+        self._unrenewed = Episodes(
+            through(_logger), loop_time, begins="the lease is not renewed", ends="the lease is renewed again"
+        )
         self._renewal = tasks.kept(partial(self._renew, ttl_s / 3), "renewal of the lease")
 
     async def close(self) -> None:
@@ -255,9 +259,16 @@ class EtcdChain(AppendChain):
             await asyncio.sleep(every_s)
             try:
                 if await self._log.client.lease_keep_alive(self._lease) == 0:
-                    _logger.warning("incarnation %016x: its lease is gone", self._incarnation)
+                    self._lease_is_gone()
                     return
             except EtcdError as error:
                 if error.code is grpc.StatusCode.NOT_FOUND:
+                    self._lease_is_gone()
                     return
-                _logger.warning("incarnation %016x: its lease was not renewed: %s", self._incarnation, error)
+                self._unrenewed.met("", **self._names(), error=str(error))
+            else:
+                self._unrenewed.over("", **self._names())
+
+    def _lease_is_gone(self) -> None:
+        self._unrenewed.over("", event="the lease is renewed no more", **self._names())
+        _logger.warning("the lease is gone", extra={"fields": self._names()})

@@ -16,6 +16,7 @@ from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Batch, Proposals, Results, payload
 from coordination.state import Applied, State
 from coordination.steps import reach
+from objectstore.episodes import Episodes, loop_time, through
 
 INCARNATION_BITS = 63
 _T = TypeVar("_T")
@@ -44,6 +45,12 @@ class Author:
         self._fenced = False
         self._sequence = 0
         self._work = asyncio.Event()
+        self._unregistered = Episodes(
+            through(_logger),
+            loop_time,
+            begins="this agent cannot register",
+            ends="the log takes registrations",
+        )
 
     @property
     def incarnation(self) -> int:
@@ -165,10 +172,11 @@ class Author:
             try:
                 answer = await attempt()
                 if answer is not None:
+                    self._unregistered.over("")
                     return answer
             except Unavailable as error:
                 self._follower.last_error = f"registering: {error}"
-                _logger.warning(self._follower.last_error)
+                self._unregistered.met("", error=str(error))
                 await asyncio.sleep(self._options.retry_s * (0.5 + self._clock.random()))
 
     def _look_at_registration(self, incarnation: int, future: Results) -> None:
@@ -195,6 +203,7 @@ class Author:
         content = payload(batch, self._clock.now_ms(), self._follower.through)
         reach("append/send")
         for proposal in batch.proposals:
+            proposal.stamp(self.last_append)
             if proposal.step:
                 reach(proposal.step)
         try:
@@ -212,6 +221,9 @@ class Author:
             self._lost(str(fenced))
             return
         reach("append/answered")
+        answered = asyncio.get_running_loop().time()
+        for proposal in batch.proposals:
+            proposal.stamp(answered)
         self._follower.knows(revision)
 
     async def _append_when_there_is_room(self, chain: Chain, content: bytes) -> int:

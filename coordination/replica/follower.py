@@ -11,6 +11,7 @@ from coordination.replica.loading import load_newest
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.waiters import RevisionWaiters
 from coordination.state import Applied, State
+from objectstore.episodes import Episodes, loop_time, through
 from objectstore.store import ObjectStore, StoreError
 
 _logger = logging.getLogger("floe.coordination.replica")
@@ -38,6 +39,12 @@ class Follower:
         self._stuck_since: float | None = None
         self._patience_s = options.gap_s
         self._position = 0  # `through` when it was last looked at
+        self._away = Episodes(
+            through(_logger), loop_time, begins="the log is not followed", ends="the log is followed again"
+        )
+        self._unloaded = Episodes(
+            through(_logger), loop_time, begins="no snapshot can be loaded", ends="a snapshot is loaded"
+        )
 
     async def load(self) -> None:
         """Take the newest good snapshot, retrying while log or store cannot be asked."""
@@ -47,8 +54,9 @@ class Follower:
                 break
             except (Unavailable, StoreError) as error:
                 self.last_error = f"loading a snapshot: {error}"
-                _logger.warning(self.last_error)
+                self._unloaded.met("", error=str(error))
                 await asyncio.sleep(self._options.retry_s)
+        self._unloaded.over("", revision=state.revision)
         if state.revision < self.state.revision:
             raise LogRegressed(
                 f"the newest snapshot is at revision {state.revision}, this agent at {self.state.revision}"
@@ -71,6 +79,7 @@ class Follower:
                 _logger.warning("an entry above revision %d is overdue: reading the gap", self.through)
             except Unavailable as error:
                 self.last_error = f"following: {error}"
+                self._away.met("", revision=self.through, error=str(error))
                 await asyncio.sleep(self._options.retry_s)
 
     async def _follow(self) -> None:
@@ -78,6 +87,7 @@ class Follower:
         try:
             async with asyncio.timeout(None) as self._interrupt:
                 async for batch in batches:
+                    self._away.over("", revision=self.through)
                     await self._apply(batch)
         finally:
             self._interrupt = None

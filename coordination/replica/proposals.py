@@ -56,6 +56,13 @@ class Proposal:
     since: float  # loop time of submission
     step: str = ""
     line: Line | None = None
+    stamps: list[float] | None = None
+    """Takes the loop times at which its entry was sent, and at which the log had answered."""
+
+    def stamp(self, now: float) -> None:
+        """Note the time, where somebody wants to know."""
+        if self.stamps is not None:
+            self.stamps.append(now)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +104,11 @@ class Proposals:
         return len(self._parked)
 
     def submit(
-        self, commands: Sequence[Command], incarnation: int | None, line: Line | None = None
+        self,
+        commands: Sequence[Command],
+        incarnation: int | None,
+        line: Line | None = None,
+        stamps: list[float] | None = None,
     ) -> Results:
         """Queue the commands as one proposal; one above an entry's size travels as a multi-part change.
 
@@ -117,7 +128,7 @@ class Proposals:
         elif size > self._content_max:
             self._submit_parts(commands, incarnation or self.incarnation, future, line)
         else:
-            self._push(Proposal(encoded, size, incarnation, future, self._now(), line=line))
+            self._push(Proposal(encoded, size, incarnation, future, self._now(), line=line, stamps=stamps))
         return future
 
     def _refusal(self, incarnation: int | None, size: int, line: Line | None) -> Exception | None:

@@ -194,16 +194,22 @@ class Replica:
     # Writing.
 
     def submit(
-        self, commands: Sequence[Command], *, incarnation: int | None = None, line: Line | None = None
+        self,
+        commands: Sequence[Command],
+        *,
+        incarnation: int | None = None,
+        line: Line | None = None,
+        stamps: list[float] | None = None,
     ) -> Results:
         """Queue commands that land together, in order; the future gives one result per command.
 
         Commands above the size of an entry travel as a multi-part change by themselves. With
         `incarnation` given they count only under that one. The future fails with StaleIncarnation,
         Unavailable (both definite: no effect) or OutcomeUnknown (after a bounded wait). In a `line` none
-        overtakes one before it that failed.
+        overtakes one before it that failed. `stamps` takes the loop times at which their entry was sent and
+        the log had answered; not so for a change in parts.
         """
-        future = self._proposals.submit(commands, incarnation, line)
+        future = self._proposals.submit(commands, incarnation, line, stamps)
         self._author.wake()
         return future
 

@@ -100,6 +100,24 @@ CLIENTS = Board(
                     ("sum by (protocol) (floe_groups_running{@})", "{{protocol}}"),
                 ),
                 line(
+                    "Groups behind, records",
+                    "Offsets that a group has not passed, of the ten furthest behind.",
+                    "short",
+                    ("topk(10, max by (group, topic) (floe_group_lag_records{@}))", "{{group}} {{topic}}"),
+                ),
+                line(
+                    "Groups behind, time",
+                    "Age of the oldest record that a group has not passed, of the ten latest.",
+                    "s",
+                    ("topk(10, max by (group, topic) (floe_group_lag_seconds{@}))", "{{group}} {{topic}}"),
+                ),
+                line(
+                    "Leaders moved",
+                    "Times that partitions got other leaders, as agents came or went.",
+                    "ops",
+                    ("max(increase(floe_leader_changes_total{@}[$__rate_interval]))", "changes"),
+                ),
+                line(
                     "Positions stored",
                     "Positions of groups stored, by partition.",
                     "ops",
@@ -111,6 +129,29 @@ CLIENTS = Board(
                     "ops",
                     (rate("floe_transactions_ended_total", "how"), "{{how}}"),
                     (rate("floe_transactions_stale_total"), "stale"),
+                ),
+            ],
+        ),
+        Row(
+            "Topics",
+            [
+                line(
+                    "Bytes in by topic",
+                    "Of accepted batches, of the ten busiest topics.",
+                    "Bps",
+                    (f"topk(10, {rate('floe_topic_produce_bytes_total', 'topic')})", "{{topic}}"),
+                ),
+                line(
+                    "Records in by topic",
+                    "Records accepted, of the ten busiest topics.",
+                    "ops",
+                    (f"topk(10, {rate('floe_topic_produce_records_total', 'topic')})", "{{topic}}"),
+                ),
+                line(
+                    "Bytes out by topic",
+                    "Sent to consumers, of the ten busiest topics.",
+                    "Bps",
+                    (f"topk(10, {rate('floe_topic_fetch_bytes_total', 'topic')})", "{{topic}}"),
                 ),
             ],
         ),

@@ -154,6 +154,13 @@ _AGENTS = Row(
             (rate("python_gc_collections_total", "generation"), "{{generation}}"),
         ),
         line(
+            "Traces",
+            "Traces kept for the collector, and lost on the way to it, by why.",
+            "ops",
+            (rate("floe_traces_kept_total", "why"), "kept: {{why}}"),
+            (rate("floe_traces_lost_total", "why"), "lost: {{why}}"),
+        ),
+        line(
             "Versions",
             "Agents by the version of their code.",
             "short",

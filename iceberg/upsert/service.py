@@ -96,7 +96,7 @@ class UpsertService:
         self._task: asyncio.Task[None] | None = None
         self.lags = LatestLags(parts.replica, parts.clock)
         """How far all latest tables are behind, whoever keeps them."""
-        self.troubles: Troubles | None = None
+        self.troubles = Troubles(parts.clock.now_ms)
         """Is told of every turn that failed, and of the one that did not after it."""
 
     def status_of(self, topic: str) -> LatestStatus | None:
@@ -197,8 +197,7 @@ class UpsertService:
         with suppress(LogError):
             await self._jobs[name].committer.release()
             del self._jobs[name]
-            if self.troubles is not None:
-                self.troubles.worked(_title(name))
+            self.troubles.passed_on(_title(name))
 
     def _is_due(self, job: _Job, now: float) -> bool:
         """Whether it is time, and no other agent's business."""
@@ -226,7 +225,6 @@ class UpsertService:
             _logger.info("latest table of %s: %s", name, race)
             self._failed(name, job, race)
         except _EXPECTED as error:
-            _logger.warning("latest table of %s: %s: %s", name, type(error).__name__, error)
             self._failed(name, job, error)
         except BaseException as error:  # evidence in the log; the other topics carry on
             if tasks.cancelled(error):
@@ -242,8 +240,7 @@ class UpsertService:
         status = job.status
         job.failures, job.since, status.last_error, status.failing_since_ms = 0, -1.0, "", 0
         job.more = done is not None and done.more
-        if self.troubles is not None:
-            self.troubles.worked(_title(name))
+        self.troubles.worked(_title(name))
         if done is None:
             return
         status.turns += 1
@@ -261,7 +258,7 @@ class UpsertService:
         job.status.failures += 1
         job.status.failing_since_ms = job.status.failing_since_ms or self._parts.clock.now_ms()
         job.status.last_error = f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]
-        if self.troubles is not None and not isinstance(error, LostRace):
+        if not isinstance(error, LostRace):
             self.troubles.failed(_title(name), error)
         waits = self._options.retry_s * float(2 ** min(job.failures - 1, 16))
         job.due = asyncio.get_running_loop().time() + min(self._options.retry_s_max, waits)

@@ -108,7 +108,7 @@ class LogRetention(Job):
         try:
             manifest = await self._ranges.manifest(merged.manifest)
             older: Iterable[Piece] = merged_pieces(manifest)
-            self.failures.pop(manifest_item, None)
+            self.item_worked(manifest_item)
         except (ChunkMissing, DamagedIndex) as error:
             # Replaced meanwhile, and the next pass sees the new one; or lost, and goes as a whole.
             if partition.merged is merged:

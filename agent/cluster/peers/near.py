@@ -296,7 +296,7 @@ class Near:
         elif now - heard > SILENCE_S:
             self._rest(address, "silent")
             if address not in self._greeting:
-                self._greeting[address] = tasks.start(self._greet(address), "greet a peer")
+                self._greeting[address] = tasks.start(self._greet(address), "greet a peer", apart=True)
 
     async def _greet(self, address: str) -> None:
         """Ask a silent peer again as soon as it shakes hands, and without that when its rest is over."""

@@ -21,6 +21,7 @@ from agent.telemetry.damages import Damages
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.tracing import step
 from coordination.kafka_codes import Code
 from coordination.log import Unavailable
 from coordination.state.types import Applied, Partition
@@ -131,7 +132,8 @@ class FetchDriver:
         for left in reversed(range(REPLANS_MAX)):
             plan = await self._ready(request, deadline)
             refs = [ref for planned in plan.partitions for ref in planned.slices]
-            found = await self._reader.read_each(refs) if refs else []
+            with step("read", self._loop.time, attributes={"floe.slices": len(refs)}):
+                found = await self._reader.read_each(refs) if refs else []
             gone = lost.unproven([*found, *(planned.wanted.failure for planned in plan.partitions)])
             if not gone or not left or not await self._barrier():
                 break
@@ -181,8 +183,9 @@ class FetchDriver:
         """Wait for the event, at most so long."""
         self._metrics.fetch_parked.inc()
         try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
+            with step("wait for records", self._loop.time, waits=True):
+                async with asyncio.timeout(seconds):
+                    await event.wait()
         except TimeoutError:
             return
         finally:
@@ -196,7 +199,8 @@ class FetchDriver:
             missing = plan.merged
             if not missing:
                 break
-            found = await asyncio.gather(*map(self._look_up, missing))
+            with step("look up segments", self._loop.time):
+                found = await asyncio.gather(*map(self._look_up, missing))
             looked_up.update(zip(map(_key, missing), found, strict=True))
         return plan
 
@@ -230,8 +234,9 @@ class FetchDriver:
     async def _barrier(self) -> bool:
         """Catch up; False when the log cannot be reached now."""
         try:
-            async with asyncio.timeout(self._limits.barrier_s_max):
-                await self._replica.barrier()
+            with step("barrier", self._loop.time):
+                async with asyncio.timeout(self._limits.barrier_s_max):
+                    await self._replica.barrier()
         except (Unavailable, TimeoutError):
             return False
         return True

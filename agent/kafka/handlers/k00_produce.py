@@ -25,6 +25,7 @@ from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.handlers.quarantines import judged_apart
 from agent.kafka.handlers.schemas import require_current, require_schemas
+from agent.kafka.produce import traced
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
@@ -44,6 +45,7 @@ from agent.net.wire.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from agent.telemetry.tracing import current
 from coordination.kafka_codes import RETRIABLE, Code
 from coordination.state.levels import TRANSACTIONS
 from coordination.state.redacting import policy_of
@@ -180,6 +182,8 @@ async def _admit_in_order(
                 _waits(ctx, admitted, at)
             return response, None, admitted
         ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
+        if (trace := current.get()) is not None:
+            traced.note(trace, admitted.partitions, admitted.offered)
         outcomes = ctx.services.produce.append(ctx.client.connection, admitted.offered, ctx.state.revision)
         return response, outcomes, admitted
 
@@ -412,6 +416,7 @@ def _settle_later(
 def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[Outcome]) -> None:
     """Fill in the answers; what is stored is counted, what is refused leaves a trace."""
     stored = records = 0
+    metrics = ctx.services.metrics
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
     for at, (answer, partition, offered, outcome) in enumerate(rows):
         if outcome.code:
@@ -430,8 +435,9 @@ def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[
         answer.log_start_offset = partition.log_start
         stored += len(offered.data)
         records += offered.header.record_count
-    ctx.services.metrics.produce_bytes.inc(stored)
-    ctx.services.metrics.produce_records.inc(records)
+        metrics.traffic.stored(partition.topic.name, len(offered.data), offered.header.record_count)
+    metrics.produce_bytes.inc(stored)
+    metrics.produce_records.inc(records)
 
 
 def _note(ctx: Context, partition: Partition, code: Code, message: str | None) -> None:

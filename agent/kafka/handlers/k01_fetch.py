@@ -150,8 +150,10 @@ def _response(
         for each in topic_data.partitions:
             answer = next(answers)
             planned = answer.planned
-            sent += sum(map(len, answer.records))
-            partition = planned.wanted.partition
+            partition, size = planned.wanted.partition, sum(map(len, answer.records))
+            sent += size
+            if size and partition is not None:
+                ctx.services.metrics.traffic.sent(partition.topic.name, size)
             topic.partitions.append(
                 PartitionData(
                     partition_index=each.partition,

@@ -38,7 +38,7 @@ async def handle(ctx: Context, request: InitProducerIdRequest, version: int) -> 
     while ids.next == ids.end:
         more = ids.more
         if more is None:
-            more = ids.more = tasks.start(_more(ctx), "producer ids")
+            more = ids.more = tasks.start(_more(ctx), "producer ids", apart=True)
         await asyncio.wait([more])  # who gives up waiting takes nothing from the others
         if not isinstance(more.result(), Done):
             return _error(Code.COORDINATOR_NOT_AVAILABLE)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agent.telemetry.tracing import Trace
 from coordination.commands import Command, CommitChunk
 from coordination.kafka_codes import Code
 from objectstore.batch import NO_PRODUCER_ID, BatchHeader
@@ -65,6 +66,7 @@ class Request:
     missing: int
     judged: int = 0
     """The revision of the state by which all its records are judged: nothing was bound anew up to it."""
+    trace: Trace | None = None
 
 
 COMPANION = -1
@@ -128,6 +130,11 @@ class Flush:
     stored: bool = False
     failure: Exception | None = None
     put: asyncio.Task[None] | None = field(default=None, repr=False)
+    traced: list[Request] = field(default_factory=list)
+    """Requests that want to know where their time went (traced.py)."""
+    stored_at: float = 0.0
+    stamps: list[float] = field(default_factory=list)
+    """When its command was sent to the log, and answered."""
 
 
 def make_flush(taken: Sequence[Pending], size: int, cluster_id: bytes, chunk: ChunkId, now: float) -> Flush:

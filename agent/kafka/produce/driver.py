@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from agent.kafka.produce import traced
 from agent.kafka.produce.budget import ByteBudget
 from agent.kafka.produce.buffer import (
     WAITING,
@@ -37,6 +38,7 @@ from agent.kafka.produce.planner import FlushLimits, FlushPlanner
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.tracing import current
 from coordination.commands import Command
 from coordination.kafka_codes import Code
 from coordination.log import Full, Unavailable
@@ -69,7 +71,12 @@ class Submitter(Protocol):
         ...
 
     def submit(
-        self, commands: Sequence[Command], *, incarnation: int | None = None, line: Line | None = None
+        self,
+        commands: Sequence[Command],
+        *,
+        incarnation: int | None = None,
+        line: Line | None = None,
+        stamps: list[float] | None = None,
     ) -> asyncio.Future[list[Result]]:
         """Enqueue for the append chain, order kept; nothing of a line overtakes what failed before it."""
         ...
@@ -148,6 +155,7 @@ class ProduceDriver:
         self._submitted: set[asyncio.Future[list[Result]]] = set()
         self._next_number = 1
         self._timer: asyncio.TimerHandle | None = None
+        self._traced = False  # whether something in the buffer is
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
@@ -172,9 +180,9 @@ class ProduceDriver:
         judged = min(batch.judged for batch in batches) if judged is None else judged
         size = sum(batch.size for batch in batches)
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
-        request = Request(
-            connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches), judged
-        )
+        waiting, trace = [WAITING] * len(batches), current.get()
+        request = Request(connection, self._loop.time(), size, future, waiting, len(batches), judged, trace)
+        self._traced |= trace is not None
         self._idle.clear()
         self._open[judged] = self._open.get(judged, 0) + 1
         self._buffer.add(request, batches)
@@ -254,9 +262,12 @@ class ProduceDriver:
             self._planner.completed()
             self._give_up_all(Overtaken())
             return
+        if self._traced:
+            flush.traced = traced.requests_of(taken)
+            self._traced = bool(len(self._buffer))
         self._flushes.append(flush)
         self._metrics.puts_in_flight.inc()
-        flush.put = tasks.start(self._put(flush), "put")
+        flush.put = tasks.start(self._put(flush), "put", apart=True)
 
     async def _put(self, flush: Flush) -> None:
         try:
@@ -273,7 +284,7 @@ class ProduceDriver:
                 raise
             tasks.tell("put", error)
         else:
-            flush.stored = True
+            flush.stored, flush.stored_at = True, self._loop.time()
             self._unstored.over("store")
         finally:
             self._metrics.puts_in_flight.dec()
@@ -291,13 +302,16 @@ class ProduceDriver:
             flush = self._flushes.popleft()
             reach("flush/submit")
             command, author = commit_command(flush), flush.chunk.incarnation
-            future = self._replica.submit([command], incarnation=author, line=self._line)
+            future = self._replica.submit(
+                [command], incarnation=author, line=self._line, stamps=flush.stamps if flush.traced else None
+            )
             self._submitted.add(future)
             future.add_done_callback(partial(self._decided, flush))
 
     def _decided(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:
         """The flush's command was applied, or will not be, or nobody knows."""
         self._submitted.discard(future)
+        traced.tell(flush, self._loop.time())
         try:
             self._answer(flush, future)
         except BaseException as error:
@@ -375,6 +389,7 @@ class ProduceDriver:
         for number, flush in enumerate(given_up):
             if flush.put is not None and flush.put is not asyncio.current_task():
                 flush.put.cancel()
+            traced.tell(flush, self._loop.time())
             self._give_up(flush.pending, error if number == 0 else Overtaken())
             self._planner.completed()
         if len(self._buffer):

@@ -124,7 +124,7 @@ class JwksUrl:
             if now - self._begun < self._config.jwks_lookup_ms_min / 1000:
                 return
             self._begun = now
-            self._lookup = tasks.start(self._look(), "lookup of keys")
+            self._lookup = tasks.start(self._look(), "lookup of keys", apart=True)
         await asyncio.wait([self._lookup])
 
     async def _run(self) -> None:

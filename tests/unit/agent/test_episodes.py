@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from agent.telemetry.episodes import AGAIN_S, EPISODES_MAX, Episodes
+from agent.telemetry.episodes import AGAIN_S, Episodes
 from agent.telemetry.logs import logger
+from objectstore.episodes import EPISODES_MAX
 
 PER_S = 1024
 

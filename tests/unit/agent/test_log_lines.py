@@ -13,6 +13,8 @@ import structlog
 from agent.config import LoggingConfig
 from agent.telemetry import logs
 from agent.telemetry.limit import LineLimit
+from objectstore import tasks
+from objectstore.episodes import Episodes, through
 
 LINES_MAX, PERIOD_S, KINDS_MAX = 7, 3.0, 200
 CONFIG = LoggingConfig(
@@ -86,3 +88,41 @@ def test_kinds_are_bounded() -> None:
     for number in range(2 * KINDS_MAX):
         assert limit.filter(logging.LogRecord("x", logging.INFO, "", 0, f"kind {number}", (), None))
     assert len(limit._kinds) == KINDS_MAX
+
+
+def test_a_line_from_below_the_agent_has_fields_too(lines: Lines) -> None:
+    told = Episodes(
+        through(logging.getLogger("floe.chain")), lambda: lines.now, begins="it fails", ends="it works again"
+    )
+    told.met("", incarnation="00ff", error="UNAVAILABLE")
+    lines.now += 178.0
+    told.met("", incarnation="00ff", error="UNAVAILABLE")
+    told.over("", incarnation="00ff")
+    begun, again, ended = lines.written()
+    assert (begun["event"], begun["error"], begun["level"]) == ("it fails", "UNAVAILABLE", "warning")
+    assert (again["times"], again["for_s"]) == (2, 178.0)
+    assert (ended["event"], ended["lasted_s"], ended["incarnation"]) == ("it works again", 178.0, "00ff")
+
+
+def test_what_is_left_out_of_such_lines_is_told_in_a_field(lines: Lines) -> None:
+    tell = through(logging.getLogger("floe.chain"))
+    for number in range(2 * LINES_MAX):
+        tell("info", "it works again", {"number": number})
+    lines.now += PERIOD_S
+    tell("info", "it works again", {"number": -1})
+    last = lines.written()[-1]
+    assert (last["event"], last["left_out"]) == ("it works again", LINES_MAX)
+
+
+async def test_a_line_of_a_request_names_it_and_work_for_all_names_none(lines: Lines) -> None:
+    async def work() -> None:
+        logging.getLogger("floe.chain").warning("at work")
+
+    logs.request_id.set("7-42")
+    await tasks.start(work(), "of the request")
+    await tasks.start(work(), "of everybody", apart=True)
+    await tasks.kept(work, "for ever")
+    of_request, of_all, kept = lines.written()
+    assert of_request["request"] == "7-42"
+    assert "request" not in of_all
+    assert "request" not in kept

@@ -19,6 +19,7 @@ from agent.telemetry.by_topic import OTHERS, TOPICS_MAX
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.table_figures import TableFigures
+from agent.telemetry.traffic import Traffic
 from coordination.clock import ManualClock, SystemClock
 from coordination.commands import AlterTopicConfigs, DeleteTopic
 from iceberg import service as service_module
@@ -27,6 +28,7 @@ from objectstore.merged import MergedRanges
 from tests.unit.agent import test_app
 from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.http.conftest import edge as edge
+from tests.unit.agent.rig import batch
 from tests.unit.agent.test_app import World, config
 from tests.unit.agent.test_app import world as world
 from tests.unit.iceberg import rig as rigs
@@ -194,3 +196,56 @@ async def test_the_event_loop_turns_while_the_metrics_are_written_out(
         goes_on.set()
         for answer in await asyncio.gather(first, second):
             assert "floe_ready 1.0" in answer.text
+
+
+def shown(traffic: Traffic, named_max: int) -> dict[str, dict[str, float]]:
+    return {
+        family.name: {sample.labels["topic"]: sample.value for sample in family.samples}
+        for family in traffic.families(named_max)
+    }
+
+
+def test_the_busiest_topics_are_named_with_what_came_and_went() -> None:
+    traffic = Traffic()
+    for number in range(50):
+        traffic.stored(f"t{number}", size=number, records=1)
+        traffic.stored(f"t{number}", size=number, records=2)
+    traffic.sent("t3", 1_000)
+    assert shown(traffic, 2) == {
+        "floe_topic_produce_bytes": {"t3": 6, "t49": 98},
+        "floe_topic_produce_records": {"t3": 3, "t49": 3},
+        "floe_topic_fetch_bytes": {"t3": 1_000, "t49": 0},
+    }
+    traffic.keep(lambda name: name != "t3")
+    assert list(shown(traffic, 2)["floe_topic_fetch_bytes"]) == ["t49", "t48"]
+    assert not any(shown(traffic, 0).values())
+
+
+def test_so_many_topics_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.telemetry.traffic.COUNTED_MAX", 3)
+    traffic = Traffic()
+    for number in range(10):
+        traffic.stored(f"t{number}", size=1 + number, records=1)
+    assert set(shown(traffic, 100)["floe_topic_produce_bytes"]) == {"t0", "t1", "t2"}
+
+
+async def test_an_agent_shows_what_came_for_its_topics(world: World) -> None:
+    app = await world.start("a")
+    await test_app.topic(app)
+    wire = await test_app.connect(app)
+    raw = batch(b"a", b"b")
+    await test_app.produce(wire, raw)
+    await wire.call("Fetch", test_app.poll(0, 0), 12)
+    await wire.close()
+    page = (await test_app.http(app, "/metrics")).text
+    assert f'floe_topic_produce_bytes_total{{topic="t"}} {float(len(raw))}' in page
+    assert 'floe_topic_produce_records_total{topic="t"} 2.0' in page
+    assert f'floe_topic_fetch_bytes_total{{topic="t"}} {float(len(raw))}' in page
+    assert "floe_leader_changes_total 0.0" in page
+    await world.start("b")
+    for _ in range(500):
+        page = (await test_app.http(app, "/metrics")).text
+        if "floe_leader_changes_total 1.0" in page:
+            break
+        await asyncio.sleep(0.02)
+    assert "floe_leader_changes_total 1.0" in page

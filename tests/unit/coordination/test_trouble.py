@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordination.clock import ManualClock
 from coordination.trouble import FORGOTTEN_MS, NAMES_MAX, Trouble, Troubles
 
@@ -38,3 +40,28 @@ def test_as_many_names_as_there_is_room_for() -> None:
         troubles.failed(f"{number}", "x")
     assert len(troubles.now()) == NAMES_MAX
     assert "4" not in {each.name for each in troubles.now()}
+
+
+def test_of_what_fails_for_minutes_a_few_lines_are_written_and_one_when_it_works(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    troubles = Troubles(clock.now_ms)
+    with caplog.at_level("INFO"):
+        for _ in range(178):
+            troubles.failed("table of t", OSError("disk"))
+            clock.advance(1)
+        troubles.worked("table of t")
+        troubles.worked("table of t")
+        troubles.failed("table of u", OSError("disk"))
+        troubles.passed_on("table of u")
+    assert [
+        (line.message, line.fields.get("times"), line.fields.get("lasted_s")) for line in caplog.records
+    ] == [
+        ("a job fails", None, None),
+        ("a job fails", 61, None),
+        ("a job fails", 121, None),
+        ("a job works again", 178, 178.0),
+        ("a job fails", None, None),
+        ("a job that failed is not this agent's any more", 1, 0.0),
+    ]

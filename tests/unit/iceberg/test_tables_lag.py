@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from coordination import behind
 from coordination.clock import ManualClock
 from coordination.commands import MoveLogStart
-from iceberg import lag
 from iceberg.committer import CommitterOptions
 from iceberg.lag import TableLags
 from tests.unit.iceberg import rig as rigs
@@ -68,12 +68,12 @@ async def test_a_partition_that_stands_still_is_told_while_others_go_on(looking:
     assert await looking.after(0) == (90, 290), "what the topic lost is lacked by nobody"
 
 
-@pytest.mark.parametrize("marked_max", [lag.MARKED_MAX, 0])
+@pytest.mark.parametrize("marked_max", [behind.MARKED_MAX, 0])
 async def test_a_table_that_stays_behind_is_never_told_as_later_than_it_is(
     looking: Looking, monkeypatch: pytest.MonkeyPatch, marked_max: int
 ) -> None:
     """It is 200 s behind, all the time: what is remembered is bounded, and so the age a part too low."""
-    monkeypatch.setattr(lag, "MARKED_MAX", marked_max)
+    monkeypatch.setattr(behind, "MARKED_MAX", marked_max)
     rig, told = looking.rig, []
     await rig.drain(rig.committer())
     rig.options = CommitterOptions(rows_per_commit_max=1)
@@ -83,7 +83,7 @@ async def test_a_table_that_stays_behind_is_never_told_as_later_than_it_is(
         if number >= 20:
             await rig.committer().run_once()
         marks = looking.lags._marks
-        assert max(map(len, marks.values())) <= lag.MARKS_MAX
+        assert max(map(len, marks.values())) <= behind.MARKS_MAX
     assert max(told[20:]) <= 210
     assert max(told[40:]) >= (150 if marked_max else 30)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
 from agent.background.rewriting.compaction.partition import Compacted, Outrun, PartitionCompaction, Parts
-from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
+from agent.background.rewriting.patience import PUT_OFF_S, names_of, patience_s
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination import broker_configs
@@ -127,11 +127,13 @@ class Compaction(Job):
         begun_s = asyncio.get_running_loop().time()
         try:
             done = await self._compact(handle, incarnation)
-            self.failures.pop(f"partition {handle}", None)
+            self.item_worked(f"partition {handle}")
         except Outrun:  # merging was first, and collection behind it
             outrun = True
         except LogError as error:
-            _log.warning("compaction given up for now", partition=handle, error=repr(error))
+            _log.warning(
+                "compaction given up for now", **names_of(self.replica.state, handle), error=repr(error)
+            )
         except Exception as error:  # whatever it is, other partitions have nothing to do with it
             self._metrics.compactions_failed.inc()
             self._tell(handle, error)
@@ -177,13 +179,9 @@ class Compaction(Job):
         return done
 
     def _tell(self, handle: int, error: Exception) -> None:
-        """What failed again and again is seen in the status; of a row of failures few get a line here."""
-        name = f"partition {handle}"
-        self.item_failed(name, error, self.without_partition(handle))
-        if is_told(self.failures[name].count):
-            _log.warning(
-                "compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}"
-            )
+        """What failed again and again is seen in the status; of a row of failures few get a line."""
+        gone = self.without_partition(handle)
+        self.item_failed(f"partition {handle}", error, gone, **names_of(self.replica.state, handle))
 
     def _note(self, topic: str, index: int, done: Compacted) -> None:
         counts = done.counts

@@ -9,6 +9,7 @@ any agent. A claim only saves doing the work twice: what a swap may do is decide
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -16,7 +17,7 @@ from agent.background.rewriting.decisions import NOWHERE
 from agent.background.rewriting.merging.merge import Outcome, Parts, Work, merge, plan, portions
 from agent.background.rewriting.merging.planner import RANGE, Due, batches_of_work, due
 from agent.background.rewriting.merging.spared import Unreadable
-from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
+from agent.background.rewriting.patience import PUT_OFF_S, is_told, names_of, patience_s
 from agent.background.rewriting.worker import Corrupt
 from agent.cluster.hints import mix, rendezvous, seeds
 from agent.telemetry.logs import logger
@@ -36,6 +37,7 @@ from objectstore.store import StoreError
 
 _log = logger("merging")
 
+TOLD_MAX = 20  # partitions that one line of the log names
 PATIENCE = 3  # looks for which an agent leaves an unclaimed range to the one that goes first
 OF_ONE = (Corrupt, HelperDied, ChunkMissing, DamagedIndex)  # errors that one partition's bytes can cause
 
@@ -108,7 +110,7 @@ class Merging(Job):
             self._spared.keep(handle, NOWHERE, NOWHERE)
             self._put_off.pop(handle, None)
             self._alone.discard(handle)
-            self.failures.pop(_item_name(handle), None)
+            self.item_worked(_item_name(handle))
         await self._release(number)
 
     def due(self, number: int, now_s: float) -> list[Due]:
@@ -120,11 +122,11 @@ class Merging(Job):
             partition = state.partitions[handle]
             if partition is None:
                 self._seen.pop(handle, None)
-                self.failures.pop(_item_name(handle), None)
+                self.item_worked(_item_name(handle))
                 continue
             first = partition.slices.first_offset
             if self._spared.keep(handle, partition.log_start, first, partition.skipped):
-                self.failures.pop(_item_name(handle), None)
+                self.item_worked(_item_name(handle))
             if not len(partition.slices):
                 self._seen.pop(handle, None)
                 continue
@@ -219,7 +221,7 @@ class Merging(Job):
             self._alone.discard(handle)
             self._spared.read(handle, work.refs[0].base_offset, work.step.taken.end_offset)
             if not self._spared.holds_up(handle):
-                self.failures.pop(_item_name(handle), None)
+                self.item_worked(_item_name(handle))
 
     def _spare(self, error: Unreadable) -> None:
         """Leave these pieces where they are. One that is gone was perhaps swapped by another agent."""
@@ -227,7 +229,7 @@ class Merging(Job):
         now_s = asyncio.get_running_loop().time()
         for handle, found in groupby(sorted(error.pieces, key=_place), key=lambda each: each[0]):
             refs = [ref for _, ref in found]
-            self.item_failed(_item_name(handle), error)
+            self.item_failed(_item_name(handle), error, level=0)
             partition = self.replica.state.partitions[handle]
             if partition is None:
                 continue
@@ -247,13 +249,17 @@ class Merging(Job):
     def _tell(self, handles: Sequence[int], error: Exception) -> None:
         """Objects that are gone were swapped by another; everything else is worth a look."""
         self._metrics.merges_failed.inc()
+        state, level = (
+            self.replica.state,
+            logging.INFO if isinstance(error, ChunkMissing) else logging.WARNING,
+        )
         if len(handles) == 1:
-            self.item_failed(_item_name(handles[0]), error)
-            if not is_told(self.failures[_item_name(handles[0])].count):
-                return
-        level = _log.info if isinstance(error, ChunkMissing) else _log.warning
+            names = names_of(state, handles[0])
+            self.item_failed(_item_name(handles[0]), error, level=level, **names)
+            return
+        partitions = [names_of(state, handle) for handle in handles[:TOLD_MAX]]
         text = f"{type(error).__name__}: {error}"
-        level("merging given up for now", partitions=list(handles), error=text)
+        _log.log(level, "merging given up for now", partitions=partitions, of=len(handles), error=text)
 
     def _note(self, done: Outcome) -> None:
         metrics = self._metrics

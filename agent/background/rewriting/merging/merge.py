@@ -332,14 +332,16 @@ async def _swap_at_once(parts: Parts, works: Sequence[Work], incarnation: int, o
     """The swaps of one log entry."""
     swaps = [work.swap for work in works if work.swap is not None]
     assert len(swaps) == len(works), "their objects are stored"
-    for swap, result in zip(swaps, await parts.swapping.swap(swaps, incarnation), strict=True):
+    results = await parts.swapping.swap(swaps, incarnation)
+    for work, swap, result in zip(works, swaps, results, strict=True):
         handle = swap.after.partition
         if isinstance(result, Done):
             outcome.swapped.append(handle)
             continue
         assert isinstance(result, Refused), "a swap is made or refused"
         if result.code in OUTRUN:
-            _log.info("a merge was refused", partition=handle, reason=str(result))
+            topic, index = work.partition.topic.name, work.partition.index
+            _log.info("a merge was refused", topic=topic, partition=index, reason=str(result))
             outcome.refused.append(handle)
         else:
             outcome.failed[handle] = SwapRefused(result)

@@ -158,7 +158,7 @@ class Runner:
             raise GroupError(Code.COORDINATOR_NOT_AVAILABLE, f"{WORKS_MAX} requests wait for this group")
         self._queue.append(work)
         if self._task is None:
-            self._task = tasks.start(self._work(), "plans of a consumer group")
+            self._task = tasks.start(self._work(), "plans of a consumer group", apart=True)
 
     async def settled(self) -> None:
         """Wait until what waits now is planned, and the log has it."""

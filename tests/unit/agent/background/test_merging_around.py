@@ -186,7 +186,9 @@ async def test_the_helper_says_which_pieces_are_not_what_was_committed(
     assert chunk_key(refs[1].chunk) in str(caught.value)  # type: ignore[arg-type]  # as above
 
 
-async def test_a_lost_manifest_is_told_less_and_less(agent: Agent, memory_store: MemoryStore) -> None:
+async def test_a_lost_manifest_is_told_less_and_less(
+    agent: Agent, memory_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing can be done without it; each failure is counted, and few are told."""
     await merged(agent, memory_store)
     pointer = partition(agent, 0).merged
@@ -194,18 +196,23 @@ async def test_a_lost_manifest_is_told_less_and_less(agent: Agent, memory_store:
     await spoil(memory_store, manifest_key(pointer.manifest), "flipped", at=-1)
     merging, handle = job(agent, memory_store), partition(agent, 0).handle
     await merging._look()  # among others
-    with capture_logs() as lines:
+    with caplog.at_level("WARNING"):
         for count in range(1, 11):
             merging._put_off.clear()
             merging._resting.clear()
             await merging._look()
             assert merging.failures[f"partition {handle}"].count == count
-    assert len(warnings(lines)) == 4, "the first, the second, the fourth, the eighth"
+    told = [line.fields for line in caplog.records if line.message == "an item is passed over"]
+    assert [line["times"] for line in told if line["partition"] == 0] == [1, 2, 4, 8]
+    assert told[0]["job"] == merging.claim
+    assert told[0]["topic"] == "t"
     wait_s = merging._put_off[handle] - asyncio.get_running_loop().time()
     assert wait_s > PUT_OFF_S_MAX - 60
 
 
-async def test_a_compaction_that_fails_is_told_less_and_less(agent: Agent, memory_store: MemoryStore) -> None:
+async def test_a_compaction_that_fails_is_told_less_and_less(
+    agent: Agent, memory_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
     await create_topic(agent, topic("c", cleanup_policy="compact"))
     await put(agent, "c", (b"a", b"1"))
     await put(agent, "c", (b"a", b"2"))
@@ -214,11 +221,14 @@ async def test_a_compaction_that_fails_is_told_less_and_less(agent: Agent, memor
     assert isinstance(ref.chunk, ChunkId)
     await spoil(memory_store, chunk_key(ref.chunk), "flipped", at=100)
     compacting = compaction(agent, memory_store, ClockAt(NOW))
-    with capture_logs() as lines:
+    with caplog.at_level("WARNING"):
         for _ in range(5):
             assert await compacting.compact(one.handle) is None
     assert compacting.failures[f"partition {one.handle}"].count == 5
-    assert len(warnings(lines)) == 3
+    told = [line.fields for line in caplog.records if line.message == "an item is passed over"]
+    assert [(line["topic"], line["partition"], line["times"]) for line in told] == [
+        ("c", 0, times) for times in (1, 2, 4)
+    ]
     assert compacting._put_off[one.handle] - asyncio.get_running_loop().time() > 10 * PUT_OFF_S
 
 

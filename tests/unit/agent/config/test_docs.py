@@ -34,6 +34,9 @@ UNITS = (
     "events",
     "entities",
     "types",
+    "topics",
+    "groups",
+    "traces",
 )
 
 
