@@ -206,7 +206,7 @@ class PeersConfig(Section):
     connections_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024
     """Connections of peers; one more is closed."""
 
-    handshakes_max: Annotated[int, Field(ge=1, le=100_000)] = 128
+    handshake_connections_max: Annotated[int, Field(ge=1, le=100_000)] = 128
     """Connections that have not shown yet that they are peers', TLS included; one more cuts the oldest."""
 
     warm_bytes_max: Annotated[int, Field(ge=0, le=1024**4)] = 16 * MIB

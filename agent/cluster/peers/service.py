@@ -49,7 +49,7 @@ class Peers:
             peers.answers_bytes_max,
             tls=self._tls,
             connections_max=peers.connections_max,
-            handshakes_max=peers.handshakes_max,
+            handshakes_max=peers.handshake_connections_max,
         )
         replica.add_listener(owners.applied)
         replica.add_reload_listener(owners.reloaded)
