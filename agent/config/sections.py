@@ -203,6 +203,12 @@ class PeersConfig(Section):
     answers_bytes_max: Annotated[int, Field(ge=1_024, le=1024**4)] = 64 * MIB
     """Bytes of answers to peers under way; above it they are told to read the bucket."""
 
+    connections_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024
+    """Connections of peers; one more is closed."""
+
+    handshake_connections_max: Annotated[int, Field(ge=1, le=100_000)] = 128
+    """Connections that have not shown yet that they are peers', TLS included; one more cuts the oldest."""
+
     warm_bytes_max: Annotated[int, Field(ge=0, le=1024**4)] = 16 * MIB
     """Newest records read ahead, bytes, when partitions move to this agent. 0: none."""
 

@@ -53,13 +53,10 @@ def classpath() -> str:
     return os.pathsep.join(str(jar) for jar in ensure("kafka"))
 
 
-def java_command(main: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
-    """A command line that runs a class of Apache Kafka's jars."""
+def java_command(main: str, *arguments: str, heap: str = "256m", options: Sequence[str] = QUICK) -> list[str]:
+    """A command line that runs a class of Apache Kafka's jars. `options` are the JVM's."""
     java = str(java_home() / "bin" / "java")
-    options = (
-        [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if heap == "256m" else [f"-Xmx{heap}"]
-    )
-    return [java, *options, "-cp", classpath(), main, *arguments]
+    return [java, f"-Xmx{heap}", *options, "-cp", classpath(), main, *arguments]
 
 
 def tool(
@@ -123,7 +120,7 @@ class Kafka(Service):
 
     def command(self) -> list[str]:
         """The broker's command line."""
-        return java_command("kafka.Kafka", str(self._properties), heap=HEAP)
+        return java_command("kafka.Kafka", str(self._properties), heap=HEAP, options=())
 
     def ready(self) -> bool:
         """Whether the broker takes connections: it opens its port once it is registered."""

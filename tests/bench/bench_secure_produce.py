@@ -103,6 +103,7 @@ def produce(side: Side, properties: Sequence[str], login: Sequence[str]) -> Run:
             *("--command-property", "acks=all", *properties),
             *login,
             heap=HEAP,
+            options=(),
         ),
         check=False,
         capture_output=True,

@@ -1,14 +1,18 @@
 """Answers other agents from this one's memory, or from the bucket where it owns the chunk.
 
 Connections, requests at once and the bytes of answers under way are bounded; what does not fit is told BUSY,
-and the peer reads the bucket itself.
+and the peer reads the bucket itself. Who has not shown yet that it is a peer is bounded apart, TLS included:
+when one too many comes the oldest is cut, so nobody keeps peers out by handshakes that are left half open.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 from agent.cluster.peers.tls import PeerTls
 from agent.cluster.peers.wire import (
@@ -33,7 +37,10 @@ from objectstore.store import Buffer, StoreError
 
 _log = logger("peers")
 
-CONNECTIONS_MAX = 1024
+CONNECTIONS_MAX = 1024  # of peers
+HANDSHAKES_MAX = 128  # under way
+ACCEPTED_MAX = 4  # in one round of the event loop
+BACKLOG = 128
 BEAT_S = 0.2  # while an answer is being read, the peer is told so this often, seconds
 PATIENCE_S = 10.0  # for a handshake, and for a peer to take its answer, seconds
 
@@ -48,6 +55,7 @@ class ServerStats:
     served: int = 0
     served_bytes: int = 0
     refused: int = 0
+    cut: int = 0  # handshakes, for others that came
 
 
 class PeerServer:
@@ -62,50 +70,77 @@ class PeerServer:
         *,
         beat_s: float = BEAT_S,
         tls: PeerTls | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        handshakes_max: int = HANDSHAKES_MAX,
     ) -> None:
         self._tls = tls
+        self._connections_max, self._handshakes_max = connections_max, handshakes_max
         self._serve = serve
         self._secret = secret
         self._clock = clock
         self._bytes_max = bytes_max
         self._beat_s = beat_s
         self._bytes = 0
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         self._connections: dict[asyncio.Task[None], None] = {}
+        self._shaking: dict[asyncio.Task[None], socket.socket] = {}  # of those, oldest first
         self.stats = ServerStats()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; gives the bound port. Raises OSError when it is taken."""
-        context = None if self._tls is None else self._tls.answering
-        patience = None if self._tls is None else PATIENCE_S
-        self._server = await asyncio.start_server(
-            self._connected, host, port, ssl=context, ssl_handshake_timeout=patience
-        )
-        bound: int = self._server.sockets[0].getsockname()[1]
+        self._listening = await asyncio.to_thread(_listening, host, port)
+        asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening)
+        bound: int = self._listening.getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """Close everything. Idempotent."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
         tasks = list(self._connections)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX:
-            writer.close()
-            return
-        task = tasks.start(self._talk(reader, writer), "talk with a peer")
-        self._connections[task] = None
-        task.add_done_callback(self._connections.pop)
+    def _accept(self, listening: socket.socket) -> None:
+        """A few of those that wait; the loop comes back for others."""
+        for _ in range(ACCEPTED_MAX):
+            try:
+                connected, _ = listening.accept()
+            except OSError:  # nobody waits, or whoever did is gone
+                return
+            connected.setblocking(False)
+            self._connected(connected)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(self, connected: socket.socket) -> None:
+        while len(self._shaking) >= self._handshakes_max:
+            self._cut_oldest()
+        task = tasks.start(self._talk(connected), "talk with a peer")
+        self._connections[task] = None
+        self._shaking[task] = connected
+        task.add_done_callback(partial(self._gone, connected))
+
+    def _cut_oldest(self) -> None:
+        task = next(iter(self._shaking))
+        self._shaking.pop(task)
+        task.cancel()
+        self.stats.cut += 1
+
+    def _gone(self, connected: socket.socket, task: asyncio.Task[None]) -> None:
+        connected.close()
+        self._connections.pop(task, None)
+        self._shaking.pop(task, None)
+
+    async def _talk(self, connected: socket.socket) -> None:
+        transport: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(PATIENCE_S):
+                reader, writer = await self._opened(connected)
+                transport = cast(asyncio.Transport, writer.transport)
                 await self._shake_hands(reader, writer)
+            self._known()
             while True:
                 (size,) = SIZE.unpack(await reader.readexactly(SIZE.size))
                 if size > REQUEST_BYTES_MAX:
@@ -118,7 +153,28 @@ class PeerServer:
         except (OSError, EOFError, TimeoutError):
             pass  # it went away, or does not take its answer
         finally:
-            writer.transport.abort()
+            if transport is not None:
+                transport.abort()
+
+    async def _opened(self, connected: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection as streams, behind TLS where that is spoken."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        context = None if self._tls is None else self._tls.answering
+        patience = None if self._tls is None else PATIENCE_S
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, connected, ssl=context, ssl_handshake_timeout=patience
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    def _known(self) -> None:
+        """It is a peer. Raises PeerError when there are too many."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._shaking.pop(task, None)
+        if len(self._connections) - len(self._shaking) > self._connections_max:
+            raise PeerError(f"{self._connections_max} others are connected (peers.connections_max)")
 
     async def _shake_hands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         hello = await reader.readexactly(len(HELLO))
@@ -166,6 +222,14 @@ class PeerServer:
         if any(len(data) != each.length for data, each in zip(found, slices, strict=True)):
             return Status.FAILED, []
         return Status.OK, found
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Raises OSError when the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    made.setblocking(False)
+    return made
 
 
 def _send(writer: asyncio.StreamWriter, parts: Iterable[Buffer]) -> None:

@@ -42,7 +42,15 @@ class Peers:
         patience = Patience(peers.hedge_ms / 1000, peers.timeout_ms / 1000)
         client = PeerClient(secret, clock, self._tls)
         self.near = Near(reader, owners, client, self.whole, patience, replica.barrier)
-        self.server = PeerServer(self.near.serve, secret, clock, peers.answers_bytes_max, tls=self._tls)
+        self.server = PeerServer(
+            self.near.serve,
+            secret,
+            clock,
+            peers.answers_bytes_max,
+            tls=self._tls,
+            connections_max=peers.connections_max,
+            handshakes_max=peers.handshake_connections_max,
+        )
         replica.add_listener(owners.applied)
         replica.add_reload_listener(owners.reloaded)
         reader.near = self.near

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from agent.cluster.peers.client import PeerClient
 from agent.cluster.peers.server import PeerServer
@@ -95,3 +97,56 @@ async def test_certificates_are_renewed_and_what_is_none_changes_nothing(tmp_pat
     assert await asked((SECRET, agent), (SECRET, client)) == b"0123456789"
     with pytest.raises(ConfigError, match=r"peers\.tls_cert_file"):
         tls_of(live, ours)
+
+
+@pytest.mark.parametrize("secured", [False, True])
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02"])
+def test_handshakes_that_are_left_half_open_keep_no_peer_out(
+    tmp_path: Path, secured: bool, said: bytes
+) -> None:
+    """They are as many as the limit says, in the loop that agents run; the oldest make room."""
+    ours = Authority(tmp_path)
+    tls = tls_of(ours.pair("a"), ours) if secured else None
+
+    async def crowd() -> None:
+        server = PeerServer(serve, SECRET, SystemClock(), 1000, tls=tls, handshakes_max=4)
+        port = await server.start("127.0.0.1", 0)
+        client = PeerClient(SECRET, SystemClock(), tls)
+        opened = [await half_open(port, said) for _ in range(20)]
+        async with asyncio.timeout(20):
+            for reader, _ in opened[:16]:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""  # cut
+        assert server.stats.cut == 16
+        assert len(server._connections) == 4
+        assert not opened[-1][0].at_eof()
+        async with asyncio.timeout(20):
+            assert bytes(await client.ask(f"127.0.0.1:{port}", SLICES)) == b"0123456789"
+        assert server.stats.cut == 17
+        client.close()
+        for _, writer in opened:
+            writer.close()
+        await server.stop()
+
+    uvloop.run(crowd())
+
+
+async def half_open(port: int, said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    return reader, writer
+
+
+async def test_one_peer_too_many_is_closed_and_the_others_stay() -> None:
+    server = PeerServer(serve, SECRET, SystemClock(), 1000, connections_max=2)
+    port = await server.start("127.0.0.1", 0)
+    clients = [PeerClient(SECRET, SystemClock()) for _ in range(3)]
+    for each in clients[:2]:
+        assert bytes(await each.ask(f"127.0.0.1:{port}", SLICES)) == b"0123456789"
+    with pytest.raises(CLOSED):
+        await clients[2].ask(f"127.0.0.1:{port}", SLICES)
+    for each in clients[:2]:
+        assert bytes(await each.ask(f"127.0.0.1:{port}", SLICES)) == b"0123456789"
+    for each in clients:
+        each.close()
+    await server.stop()
