@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := # who forbids bytecode has every child process of the tests compile all of its imports
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom compat engines
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom compat engines site
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -94,6 +94,11 @@ engines: services ## Spark, DuckDB, Polars and others read topics' tables; write
 	.venv/bin/uv pip sync -q --python build/engines/bin/python --require-hashes deploy/setup/engines.lock
 	$(PY) -m tests.engines
 
+site: setup ## the pages of docs/ as a site with a search, in build/site; every link and anchor has to lead somewhere
+	.venv/bin/uv venv -q --allow-existing --python .venv/bin/python build/site-venv
+	.venv/bin/uv pip sync -q --python build/site-venv/bin/python --require-hashes deploy/setup/site.lock
+	build/site-venv/bin/python -m mkdocs build --strict
+
 explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name, JOBS=scopes side by side)
 	$(PY) -m tests.explore --only "$(ONLY)" --jobs $(or $(JOBS),1)
 
@@ -134,6 +139,7 @@ lock: setup ## resolve pyproject.toml anew into requirements.lock and requiremen
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra traces pyproject.toml -o requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/engines.in -o deploy/setup/engines.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/sbom.in -o deploy/setup/sbom.lock
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/site.in -o deploy/setup/site.lock
 
 run: setup ## the main job on real data, to its verdict; BREAK=drop|double|change damages a row first
 	@$(PY) -m deploy.run $(if $(BREAK),--break $(BREAK))

@@ -85,7 +85,7 @@ def test_an_address_that_is_not_there_is_404(embedded: Embedded) -> None:
     sorted(
         set(
             re.findall(
-                r"\bfloe ((?:bucket |cluster config |group |topic |table )?[a-z]+(?:-[a-z]+)*)\b",
+                r"\bfloe ((?:bucket |cluster config |group |topic |table |upgrade )?[a-z]+(?:-[a-z]+)*)\b",
                 OPERATIONS + README,
             )
         )
@@ -100,7 +100,7 @@ def test_every_flag_of_the_commands_is_there() -> None:
     assert len(lines) > 5
     for line in lines:
         words = line.split()[1:]
-        depth = 2 if words[0] in ("topic", "table", "bucket") else 1
+        depth = 2 if words[0] in ("topic", "table", "bucket", "upgrade") else 1
         said = CliRunner().invoke(app, [*words[:depth], "--help"]).output
         for flag in (word for word in words if word.startswith("--")):
             assert flag in said, f"{line}: {flag}"

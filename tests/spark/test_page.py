@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no stubs
@@ -15,13 +13,13 @@ import pytest
 import yaml
 
 from deploy.run.stages import Embedded
+from tests.equipment.pages import BLOCK, Shell, blocks
 from tests.spark.cluster import QUICK, Cluster, standalone
 from tests.spark.connect import EXTENSIONS, Connect
 
 KUBERNETES = "1.36.0"
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "spark.md"
-BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:python|spark-submit|spark-class|floe|make|pip) [^`]+)`")
 ELSEWHERE = {
     "make run",  # tests/spark/test_main_job.py runs its job
@@ -40,51 +38,6 @@ RUNNING = {  # what the fixtures start, on ports of their own
 }
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block: its language, the word behind it (a file's name, or `running`) and its text."""
-
-    language: str
-    name: str
-    text: str
-
-
-def blocks() -> Iterator[Block]:
-    for language, name, text in BLOCK.findall(PAGE.read_text()):
-        yield Block(language, name, text)
-
-
-@dataclass
-class Shell:
-    """A user's terminal: variables and folder stay from block to block."""
-
-    home: Path
-    instead: Mapping[str, str]
-    environment: dict[str, str]
-    folder: Path = ROOT
-    said: list[str] = field(default_factory=list)
-
-    def of_here(self, text: str) -> str:
-        """The page's text with this run's ports."""
-        for theirs, ours in self.instead.items():
-            text = text.replace(theirs, ours)
-        return text
-
-    def run(self, text: str) -> None:
-        """One block; what it says is kept."""
-        state = self.home / ".state"
-        script = f"set -eo pipefail\n{self.of_here(text)}\npwd > {state}; env -0 >> {state}\n"
-        ran = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert ran.returncode == 0, f"{text}\n{ran.stdout[-2000:]}\n{ran.stderr[-3000:]}"
-        folder, _, variables = state.read_text().partition("\n")
-        self.folder = Path(folder)
-        self.environment = dict(each.split("=", 1) for each in variables.split("\0") if "=" in each)
-        self.said = [*ran.stderr.splitlines(), *ran.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -111,7 +64,7 @@ def terminal(tmp_path: Path, floe: Embedded, cluster: Cluster, connect: Connect)
         "sc://127.0.0.1:15002": connect.url,
         ". .venv/bin/activate": "true",
     }
-    return Shell(home, instead, {**kept, **here, **QUICK, "PATH": venv, "SPARK_LOCAL_IP": "127.0.0.1"})
+    return Shell(home, instead, {**kept, **here, **QUICK, "PATH": venv, "SPARK_LOCAL_IP": "127.0.0.1"}, ROOT)
 
 
 def run_as_kubernetes_would(shell: Shell, text: str) -> None:
@@ -145,7 +98,7 @@ def run_as_kubernetes_would(shell: Shell, text: str) -> None:
 
 def test_every_command_of_the_page_runs_and_says_what_the_page_says(shell: Shell) -> None:
     ran = 0
-    for block in blocks():
+    for block in blocks(PAGE):
         if block.name == "running":
             assert block.text in RUNNING, "nothing here starts it"
         elif block.language == "sh":
@@ -164,5 +117,5 @@ def test_every_command_of_the_page_runs_and_says_what_the_page_says(shell: Shell
 
 def test_a_command_within_the_text_is_one_that_runs() -> None:
     text = PAGE.read_text()
-    run = "\n".join(block.text for block in blocks() if block.language == "sh")
+    run = "\n".join(block.text for block in blocks(PAGE) if block.language == "sh")
     assert {each for each in INLINE.findall(BLOCK.sub("", text)) if each not in run} <= ELSEWHERE

@@ -19,6 +19,7 @@ def test_the_locks_are_all_there() -> None:
     assert [each.name for each in LOCKS] == [
         "engines.lock",
         "sbom.lock",
+        "site.lock",
         "requirements-agent.lock",
         "requirements.lock",
     ]
