@@ -271,7 +271,7 @@ def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     assert config.agent.zone == "labelled-zone"
 
 
-OURS = ("agent", "has-services", "ready", "topics", "bucket", "etcd", "minio")
+OURS = ("agent", "has-services", "ready", "topics", "bucket", "etcd", "minio", "spark")
 
 
 @each_values

@@ -240,6 +240,15 @@
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled -}}
 {{- fail "serviceMonitor and podMonitor are both enabled, and each agent would be scraped twice: choose one" -}}
 {{- end -}}
+{{- if and (or .Values.spark.audit.enabled .Values.spark.maintenance.enabled) (not .Values.spark.image) -}}
+{{- fail "spark.image is empty: name an image with Floe, PySpark, Java and jars, as docs/spark.md builds it" -}}
+{{- end -}}
+{{- if and .Values.spark.audit.enabled (not .Values.spark.audit.topics) -}}
+{{- fail "spark.audit.topics is empty: name the topics to audit" -}}
+{{- end -}}
+{{- if and .Values.spark.audit.enabled (hasPrefix "s3://" .Values.objectStore.url) (not .Values.objectStore.credentialsSecretName) -}}
+{{- fail "spark.audit needs objectStore.credentialsSecretName: an audit reads the bucket with keys of its own, not with the pod's identity" -}}
+{{- end -}}
 {{- if .Values.quickstart.enabled -}}
 {{- $full := include "floe.fullname" . -}}
 {{- $where := dict "etcd.endpoints" (list (join "," .Values.etcd.endpoints) (printf "%s-etcd:2379" $full)) "objectStore.endpoint" (list .Values.objectStore.endpoint (printf "http://%s-minio:9000" $full)) "objectStore.credentialsSecretName" (list .Values.objectStore.credentialsSecretName (printf "%s-minio" $full)) -}}
