@@ -2,7 +2,7 @@
 
 etcd, apiserver, controller-manager, scheduler, containerd, kubelet, kube-proxy (nftables) and CoreDNS are
 processes of the namespace; pods are containers of containerd and runc. Nothing of it reaches outside: the
-network has no way out, files are below `STATE/run`, and /run, /var/lib and /var/log are memory.
+network has no way out, files are below `STATE/run`, and /run, /var/lib, /var/log and images are memory.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _apiserver(authority: Path, serving: Pair, admin: Pair, tokens: Pair) -> lis
 
 def _mounts() -> None:
     """Memory over what programs write to by fixed names; the kernel's settings as they want them."""
-    for folder in ("/run", "/var/lib", "/var/log"):
+    for folder in ("/run", "/var/lib", "/var/log", str(RUN / "containerd")):
         _do("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
     for name in ("containerd", "netns", "lock"):
         Path("/run", name).mkdir()
