@@ -39,11 +39,12 @@ def main() -> int:
         print(
             f"built in {built_s:.0f} s; agent's image {agent.size / 1e6:.1f} MB, {agent.digest}", flush=True
         )
+        found = STATE / "results.json"
+        found.unlink(missing_ok=True)  # of a run of some experiments, or one that was cut off
         status = inside("tests.kubernetes.story", *sys.argv[1:])
     except (NotHere, NotToBeHad, BuildError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    found = STATE / "results.json"
     if not sys.argv[1:] and found.exists():
         results = json.loads(found.read_text()) | {"image_bytes": agent.size, "built_s": round(built_s)}
         KEPT.write_text(json.dumps(results, indent=1) + "\n")
