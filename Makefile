@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := # who forbids bytecode has every child process of the tests compile all of its imports
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom compat engines site
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit explore mutate simulate torture alarms late-ends pauses soak bench fuzz lock sbom image kubernetes compat engines site
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -133,6 +133,12 @@ fuzz: setup ## hostile frames, logins and TLS handshakes, each for SECONDS=n
 
 sbom: setup ## the bill of materials of the agent's image (CycloneDX): build/sbom/floe.cdx.json
 	$(PY) -m deploy.sbom
+
+image: setup ## the agent's image without a daemon, reproducible: build/images/agent.tar, an OCI archive
+	$(PY) -m deploy.images
+
+kubernetes: setup ## the chart on a real Kubernetes made here, under load, as root; writes docs/kubernetes.md (ONLY=part of a name)
+	$(PY) -m tests.kubernetes $(if $(ONLY),"$(ONLY)")
 
 lock: setup ## resolve pyproject.toml anew into requirements.lock and requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock

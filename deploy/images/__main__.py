@@ -1,0 +1,174 @@
+"""`python -m deploy.images` builds the agent's image without a daemon: build/images/agent.tar, for OCI.
+
+What the Containerfile describes, from Debian's pinned packages instead of a base image, and the same locked
+wheels. Two builds of one tree give the same digest. Needs apt (or what it brought before), cc and uv.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from deploy.images.oci import Image, archive, layer
+from deploy.setup.debian import NotToBeHad, unpacked
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "build" / "images"
+NAME = "docker.io/floe/agent:0.1.0"
+SIZE_MAX = 250_000_000
+"""Bytes of all blobs, compressed as a registry keeps them."""
+PACKAGES = ("agent", "coordination", "iceberg", "objectstore", "schema")
+USER = 10001
+PYTHON = "usr/bin/python3.11"
+# Of Debian's packages and of wheels: what no running agent reads.
+DROPPED = (
+    "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lintian", "usr/share/bug",
+    "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/python3.11/lib2to3", "usr/lib/python3.11/pydoc_data",
+    "usr/lib/python3.11/idlelib", "usr/share/common-licenses", "boot", "home", "var/backups",
+)  # fmt: skip
+DROPPED_OF_WHEELS = ("pyarrow/include", "pyarrow/tests", "pyarrow/src", "bin")
+
+
+def cached() -> Image:
+    """build(), unless nothing that it is made of has changed since. Raises as build."""
+    stamp, wanted = OUTPUT / "agent.json", _fingerprint()
+    if stamp.exists() and (kept := json.loads(stamp.read_text()))["made_of"] == wanted:
+        return Image(Path(kept["path"]), kept["digest"], kept["size"])
+    image = build()
+    kept = {"made_of": wanted, "path": str(image.path), "digest": image.digest, "size": image.size}
+    stamp.write_text(json.dumps(kept))
+    return image
+
+
+def _fingerprint() -> str:
+    """Of every file that goes in or says how."""
+    own = ["requirements-agent.lock", "deploy/setup/debian-image.sha256"]
+    files = [ROOT / each for each in own] + sorted((ROOT / "deploy" / "images").iterdir())
+    for package in PACKAGES:
+        files += sorted((ROOT / package).rglob("*"))
+    digest = hashlib.sha256()
+    for file in files:
+        if file.is_file() and file.suffix not in (".pyc", ".so"):
+            digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def build(target: Path = OUTPUT / "agent.tar", name: str = NAME) -> Image:
+    """Write the image. Raises NotToBeHad, and ValueError when it is larger than SIZE_MAX."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        work = Path(scratch)
+        _system(work / "system")
+        _wheels(work / "wheels" / "opt" / "floe" / "lib")
+        _app(work / "app")
+        for part in ("wheels/opt/floe/lib", "app/opt/floe/app"):
+            _compile(work / part, "/" + part.partition("/")[2])
+        owners = {"var/lib/floe": USER}
+        layers = [layer(work / part, work / f"{part}.gz", owners) for part in ("system", "wheels", "app")]
+        image = archive(name, layers, _config(), target)
+    if image.size > SIZE_MAX:
+        raise ValueError(f"the image has {image.size:,} bytes, more than {SIZE_MAX:,}: see what has grown")
+    return image
+
+
+def _system(root: Path) -> None:
+    """Debian's packages, a user, the certificates that packages' scripts would have put together."""
+    shutil.copytree(unpacked("image"), root, symlinks=True)
+    for each in DROPPED:
+        shutil.rmtree(root / each, ignore_errors=True)
+    for folder, mode in (("tmp", 0o1777), ("var/lib/floe", 0o755), ("etc/ssl/certs", 0o755)):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        (root / folder).chmod(mode)
+    authorities = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
+    (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(b"".join(p.read_bytes() for p in authorities))
+    (root / "etc/passwd").write_text(
+        f"root:x:0:0:root:/root:/usr/sbin/nologin\nfloe:x:{USER}:{USER}::/var/lib/floe:/usr/sbin/nologin\n"
+    )
+    (root / "etc/group").write_text(f"root:x:0:\nfloe:x:{USER}:\n")
+    for link in ("opt/floe/bin/python", "usr/local/bin/python"):
+        (root / link).parent.mkdir(parents=True, exist_ok=True)
+        (root / link).symlink_to(f"/{PYTHON}")
+    shutil.copy(ROOT / "deploy/images/floe", root / "usr/local/bin/floe")
+    (root / "usr/local/bin/floe").chmod(0o755)
+    if not (root / "bin/sh").exists():
+        (root / "bin/sh").symlink_to("dash")
+    _compile(root / "usr/lib/python3.11", "/usr/lib/python3.11")
+
+
+def _wheels(target: Path) -> None:
+    """The locked packages, for the image's Python, which is of this one's minor version."""
+    if sys.version_info[:2] != (3, 11):
+        raise NotToBeHad("the image has Python 3.11: build it with one, for its wheels and its byte code")
+    uv = str(Path(sys.executable).with_name("uv"))
+    command = [uv, "pip", "install", "-q", "--target", str(target), "--link-mode", "copy"]
+    lock = str(ROOT / "requirements-agent.lock")
+    subprocess.run([*command, "--python", sys.executable, "--require-hashes", "-r", lock], check=True)
+    for each in DROPPED_OF_WHEELS:
+        shutil.rmtree(target / each, ignore_errors=True)
+    for record in target.glob("*.dist-info"):  # RECORD and the like say how and where it was installed
+        for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"):
+            (record / name).unlink(missing_ok=True)
+    (target / ".lock").unlink(missing_ok=True)
+
+
+def _app(root: Path) -> None:
+    app = root / "opt" / "floe" / "app"
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc")
+        shutil.copytree(ROOT / package, app / package, ignore=ignored)
+    import sysconfig  # its answer is the building Python's, whose headers are those of 3.11's stable ABI
+
+    source, output = "objectstore/_frames.c", app / "objectstore/_frames.abi3.so"
+    command = ["cc", "-O3", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", source]
+    try:
+        subprocess.run([*command, "-Wl,--build-id=none", "-o", str(output)], cwd=ROOT, check=True)
+    except FileNotFoundError:
+        raise NotToBeHad("no cc, for objectstore/_frames.c: install a C compiler") from None
+    for folder, _, files in os.walk(root):
+        Path(folder).chmod(0o755)
+        for name in files:
+            (Path(folder) / name).chmod(0o644)
+
+
+def _compile(folder: Path, seen_as: str) -> None:
+    """Byte code that asks for no times: the running image cannot write its own."""
+    options = ["-q", "-s", str(folder), "-p", seen_as, "--invalidation-mode", "unchecked-hash"]
+    command = [sys.executable, "-m", "compileall", *options, str(folder)]
+    # Some wheels have files for other Pythons, which do not compile: nobody imports them.
+    subprocess.run(command, check=False, env={"PYTHONHASHSEED": "0"}, stdout=subprocess.DEVNULL)
+
+
+def _config() -> dict[str, object]:
+    """As the Containerfile has it."""
+    return {
+        "User": f"{USER}:{USER}",
+        "WorkingDir": "/var/lib/floe",
+        "Env": [
+            "PATH=/opt/floe/bin:/usr/local/bin:/usr/bin:/bin",
+            "PYTHONPATH=/opt/floe/app:/opt/floe/lib",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONUNBUFFERED=1",
+            "PYTHONUTF8=1",
+        ],
+        "Entrypoint": ["floe"],
+        "Cmd": ["serve", "--config", "/etc/floe/floe.yaml"],
+        "ExposedPorts": {"9092/tcp": {}, "8080/tcp": {}},
+        "Labels": {
+            "org.opencontainers.image.title": "Floe agent",
+            "org.opencontainers.image.licenses": "Apache-2.0",
+        },
+    }
+
+
+if __name__ == "__main__":
+    try:
+        made = cached()
+    except (NotToBeHad, ValueError) as error:
+        sys.exit(str(error))
+    print(f"{made.path}: {made.digest}, {made.size / 1e6:.1f} MB")

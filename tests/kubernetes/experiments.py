@@ -1,0 +1,132 @@
+"""What is done to the cluster, one function each; what it returns is a note for the page.
+
+Each leaves three ready agents behind, as it found them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.kubernetes.lab import Lab
+
+AWAY_S = 10.0
+
+
+def upgrade(lab: Lab) -> str:
+    """`helm upgrade` with a changed configuration: every agent restarts, one after another."""
+    lab.install("upgrade", "--set", "config.produce.linger_ms=10")
+    lab.until_ready(3)
+    return "`produce.linger_ms` 15 → 10, all three agents replaced"
+
+
+def rollout_restart(lab: Lab) -> str:
+    """`kubectl rollout restart`."""
+    lab.kubectl("rollout", "restart", "statefulset/floe")
+    lab.rolled_out("floe")
+    return "all three agents replaced"
+
+
+def delete_force(lab: Lab) -> str:
+    """`kubectl delete pod --force --grace-period=0`: no preStop, no drain."""
+    lab.kubectl("delete", "pod", "floe-1", "--force", "--grace-period=0")
+    lab.until_ready(3)
+    return "one agent killed with no grace"
+
+
+def killed(lab: Lab) -> str:
+    """SIGKILL to all processes of an agent's container, as the kernel does when memory is out."""
+    before = lab.restarts()
+    count = lab.kill("floe-2")
+    lab.until(lambda: lab.restarts() > before, "the kubelet started no container anew")
+    lab.until_ready(3)
+    return (
+        f"SIGKILL to the {count} processes of one agent, as for want of memory; the kubelet started it again"
+    )
+
+
+def drain(lab: Lab) -> str:
+    """Evictions of every agent, as `kubectl drain` asks for them; the budget lets one go at a time."""
+    refused = sum(lab.evict(f"floe-{n}") for n in range(3))
+    lab.until_ready(3)
+    return f"three evictions by the Eviction API; the budget refused {refused} times until its turn came"
+
+
+def scale(lab: Lab) -> str:
+    """`kubectl scale` to 5, to 2, and back to 3."""
+    for count in (5, 2, 3):
+        lab.kubectl("scale", "statefulset/floe", f"--replicas={count}")
+        lab.until_ready(count)
+        time.sleep(2)
+    return "3 → 5 → 2 → 3"
+
+
+def etcd_follower(lab: Lab) -> str:
+    """A member of etcd that does not lead is deleted; it comes back with another address."""
+    leader = lab.etcd_leader()
+    victim = next(f"etcd-{n}" for n in range(3) if f"etcd-{n}" != leader)
+    lab.replaced("etcd", victim)
+    return f"{victim} deleted while {leader} led"
+
+
+def etcd_leader(lab: Lab) -> str:
+    """etcd's leader is deleted, with no grace."""
+    leader = lab.etcd_leader()
+    lab.replaced("etcd", leader, "--force", "--grace-period=0")
+    return f"{leader}, which led, killed with no grace; then {lab.etcd_leader()} led"
+
+
+def etcd_all(lab: Lab) -> str:
+    """All members of etcd are deleted; all come back with other addresses."""
+    begun = time.monotonic()
+    lab.replaced("etcd", "etcd-0", "etcd-1", "etcd-2", "--force", "--grace-period=0")
+    return f"all three members killed at once; etcd was ready again after {time.monotonic() - begun:.1f} s"
+
+
+def minio(lab: Lab) -> str:
+    """The object store is deleted, and comes back with another address behind its Service."""
+    begun = time.monotonic()
+    lab.replaced("minio", "minio-0", "--force", "--grace-period=0")
+    return f"its only pod killed; ready again after {time.monotonic() - begun:.1f} s"
+
+
+def minio_away(lab: Lab) -> str:
+    """No object store for a while."""
+    lab.kubectl("scale", "statefulset/minio", "--replicas=0")
+    lab.until(lambda: not lab.kubectl("get", "pods", "-l", "app=minio", "-o", "name").strip(), "minio stays")
+    begun, before = time.monotonic(), lab.restarts()
+    time.sleep(AWAY_S)
+    lab.kubectl("scale", "statefulset/minio", "--replicas=1")
+    lab.rolled_out("minio")
+    return f"gone for {time.monotonic() - begun:.1f} s; agents restarted {lab.restarts() - before} times"
+
+
+def wrong_configuration(lab: Lab) -> str:
+    """A value that renders and that no agent starts with is rolled out; then `helm rollback`."""
+    wrong = ["--set", "extraEnv[0].name=FLOE_PRODUCE__LINGER_MS", "--set-string", "extraEnv[0].value=soon"]
+    before = lab.restarts()
+    lab.install("upgrade", *wrong, wait=False)
+    lab.until(lambda: lab.restarts() > before, "no agent with the wrong configuration ended")
+    time.sleep(AWAY_S)
+    ready = lab.ready_agents()
+    lab.helm("rollback", "floe", "--wait", "--timeout=240s")
+    lab.until_ready(3)
+    return (
+        f"{ready} of 3 agents served on with the old configuration while one did not start; then rolled back"
+    )
+
+
+ALL: dict[str, Callable[[Lab], str]] = {
+    "helm upgrade": upgrade,
+    "rollout restart": rollout_restart,
+    "delete --force": delete_force,
+    "agent killed": killed,
+    "drain": drain,
+    "scale": scale,
+    "etcd's follower deleted": etcd_follower,
+    "etcd's leader deleted": etcd_leader,
+    "etcd's members all deleted": etcd_all,
+    "MinIO deleted": minio,
+    "MinIO away": minio_away,
+    "wrong configuration": wrong_configuration,
+}

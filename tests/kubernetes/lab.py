@@ -1,0 +1,171 @@
+"""The cluster under test: the node, etcd, MinIO and the chart, and what is done to them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from deploy.kubernetes.namespaces import CGROUPS, GROUP
+from deploy.kubernetes.node import RUN, Node, NodeError
+from tests.kubernetes.manifests import ETCD_MEMBERS, NAMESPACE, all_of_it
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "helm" / "floe"
+READY_SECONDS_MAX = 240
+AGENTS = "app.kubernetes.io/instance=floe,app.kubernetes.io/name=floe"
+VALUES: dict[str, Any] = {
+    "clusterName": "kubernetes",
+    "replicas": 3,
+    "image": {"pullPolicy": "Never"},
+    "etcd": {"endpoints": [f"etcd-{n}.etcd:2379" for n in range(ETCD_MEMBERS)]},
+    "objectStore": {
+        "prepare": True,
+        "url": "s3://floe/kubernetes",
+        "endpoint": "http://minio:9000",
+        "allowHttp": True,
+        "credentialsSecretName": "minio",
+    },
+    "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+}
+
+
+class Lab:
+    """The node with a namespace; `apply` what it needs, then experiments."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def kubectl(self, *arguments: str, given: str = "", timeout_s: float = READY_SECONDS_MAX) -> str:
+        """kubectl in the namespace."""
+        return self.node.kubectl("-n", NAMESPACE, *arguments, given=given, timeout_s=timeout_s)
+
+    def helm(self, *arguments: str) -> str:
+        """helm in the namespace, with the values where it takes some."""
+        return self.node.run("helm", "-n", NAMESPACE, *arguments, timeout_s=READY_SECONDS_MAX + 30)
+
+    def install(self, verb: str = "install", *more: str, wait: bool = True) -> None:
+        """`helm install` or `upgrade` with VALUES, and what else is said."""
+        file = RUN / "values.json"
+        file.write_text(json.dumps(VALUES))
+        waiting = ["--wait", f"--timeout={READY_SECONDS_MAX}s"] if wait else []
+        self.helm(verb, "floe", str(CHART), "-f", str(file), *waiting, *more)
+
+    def services(self) -> None:
+        """etcd and MinIO, until they are ready."""
+        self.kubectl("apply", "-f", "-", given=all_of_it(RUN / "volumes"))
+        for name in ("etcd", "minio"):
+            self.rolled_out(name)
+
+    def rolled_out(self, workload: str) -> None:
+        """Wait until all pods of a StatefulSet are there and ready."""
+        waiting = f"--timeout={READY_SECONDS_MAX}s"
+        self.kubectl("rollout", "status", f"statefulset/{workload}", waiting)
+
+    def replaced(self, workload: str, *pods: str) -> None:
+        """Delete pods (and what else kubectl is told); wait until others of their names are ready."""
+        before = self._uids(workload)
+        self.kubectl("delete", "pod", *pods)
+        named = [each for each in pods if not each.startswith("-")]
+
+        def all_new() -> bool:
+            now = self._uids(workload)
+            return all(now.get(name) not in (None, before[name]) for name in named)
+
+        self.until(all_new, f"{workload} has no new pods")
+        self.rolled_out(workload)
+
+    def _uids(self, workload: str) -> dict[str, str]:
+        """Of ready pods, by name."""
+        pods = json.loads(self.kubectl("get", "pods", "-l", f"app={workload}", "-o", "json"))["items"]
+        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in pods if _ready(each)}
+
+    @property
+    def bootstrap(self) -> str:
+        """The address of the chart's Service."""
+        return self.kubectl("get", "service", "floe", "-o", "jsonpath={.spec.clusterIP}") + ":9092"
+
+    def agents(self) -> list[dict[str, Any]]:
+        """The agents' pods."""
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-l", AGENTS, "-o", "json"))[
+            "items"
+        ]
+        return found
+
+    def ready_agents(self) -> int:
+        """How many are ready and not on their way out."""
+        return sum(_ready(each) for each in self.agents() if "deletionTimestamp" not in each["metadata"])
+
+    def until_ready(self, count: int) -> None:
+        """Wait for exactly so many ready agents, and no other pods of them. Raises NodeError."""
+        self.until(
+            lambda: self.ready_agents() == count == len(self.agents()), f"there are no {count} ready agents"
+        )
+
+    def until(self, holds: Callable[[], bool], otherwise: str) -> None:
+        """Wait. Raises NodeError."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not holds():
+            if time.monotonic() > deadline:
+                raise NodeError(f"{otherwise}:\n{self.kubectl('get', 'pods', '-o', 'wide')}")
+            time.sleep(0.25)
+
+    def kill(self, pod: str) -> int:
+        """SIGKILL to all processes of an agent's container; how many there were."""
+        found = next(each for each in self.agents() if each["metadata"]["name"] == pod)
+        container = found["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+        (group,) = (CGROUPS / "pids" / GROUP).rglob(container)
+        pids = [int(each) for each in (group / "cgroup.procs").read_text().split()]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        return len(pids)
+
+    def evict(self, pod: str) -> int:
+        """As `kubectl drain` does: ask until the budget allows it. How often it refused."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": NAMESPACE},
+        }
+        path, refused = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", 0
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while True:
+            try:
+                self.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
+            except NodeError as error:
+                if "disruption budget" not in str(error) or time.monotonic() > deadline:
+                    raise
+                refused += 1
+                time.sleep(1)
+            else:
+                return refused
+
+    def etcd_leader(self) -> str:
+        """The pod of etcd's leader."""
+        pods = json.loads(self.kubectl("get", "pods", "-l", "app=etcd", "-o", "json"))["items"]
+        for pod in pods:
+            url = f"http://{pod['status']['podIP']}:2379/v3/maintenance/status"
+            with contextlib.suppress(OSError), urllib.request.urlopen(url, b"{}", timeout=5) as answer:
+                status = json.load(answer)
+                if status["leader"] == status["header"]["member_id"]:
+                    return str(pod["metadata"]["name"])
+        raise NodeError("no member of etcd says that it is the leader")
+
+    def restarts(self) -> int:
+        """Of all agents that are there."""
+        return sum(
+            status["restartCount"]
+            for pod in self.agents()
+            for status in pod["status"].get("containerStatuses", [])
+        )
+
+
+def _ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

@@ -1,0 +1,186 @@
+"""The load of an experiment, on a topic of its own, and its verdict: errors, losses, doubles, longest pauses.
+
+Two idempotent producers, a producer of transactions and two members of a group, all librdkafka's, by the
+Service's name-less address as any application of the cluster; they read committed records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.torture.rolling import RATE, GroupMember, IdempotentProducer, Rdkafka
+from tests.torture.workload import read_all
+
+PARTITIONS = 6
+IN_A_TRANSACTION = 10
+ATTEMPT_SECONDS_MAX = 60
+BEGIN_SECONDS_MAX = 120
+END_SECONDS_MAX = 120
+SETTLE_S = 3.0
+ERRORS_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Result:
+    """What one experiment did to its clients. Pauses in seconds, the longest of each kind of client."""
+
+    name: str
+    seconds: float = 0.0
+    acknowledged: int = 0
+    lost: int = 0
+    doubled: int = 0
+    unread: int = 0
+    """Stored records that the group never saw."""
+    errors: int = 0
+    """Told to an application, beyond transactions that had to be aborted and were repeated."""
+    aborted: int = 0
+    pauses: dict[str, float] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    """The first errors, in the client's words."""
+    note: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """For results.json."""
+        return asdict(self)
+
+    @property
+    def clean(self) -> bool:
+        """Nothing lost, doubled or unread, no error told."""
+        return not (self.lost or self.doubled or self.unread or self.errors)
+
+
+class Transactor(Rdkafka):
+    """IN_A_TRANSACTION records, then a commit, RATE records a second; what must be aborted is sent again."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str) -> None:
+        super().__init__(name)
+        self._topic = topic
+        self.aborted = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"{name}-{topic}",
+                "linger.ms": 5,
+                "error_cb": self._event,
+                "log_level": 0,
+            }
+        )
+
+    def run(self) -> None:
+        try:
+            self._again(lambda: self._producer.init_transactions(ATTEMPT_SECONDS_MAX))
+            begun, number = time.monotonic(), 0
+            while not self._halt.is_set():
+                time.sleep(max(0.0, number / RATE - (time.monotonic() - begun)))
+                values = [f"{self.name}-{number + n}".encode() for n in range(IN_A_TRANSACTION)]
+                while not self._committed(values):
+                    self.aborted += 1
+                self.seen.times.append(time.monotonic())
+                self.seen.values.extend(values)
+                number += IN_A_TRANSACTION
+        except KafkaException as error:
+            self.seen.errors.append(f"fatal: {error}")
+
+    def _committed(self, values: list[bytes]) -> bool:
+        try:
+            self._producer.begin_transaction()
+            for value in values:
+                self._producer.produce(self._topic, value, key=value)
+            self._again(lambda: self._producer.commit_transaction(ATTEMPT_SECONDS_MAX))
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self._again(lambda: self._producer.abort_transaction(ATTEMPT_SECONDS_MAX))
+            return False
+        return True
+
+    def _again(self, step: Callable[[], object]) -> None:
+        """As the client's manual asks: a retriable error means to call again."""
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while True:
+            try:
+                step()
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+
+class Load:
+    """Clients that run from `begin` to `judge`."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self._bootstrap = bootstrap
+        self.topic = f"load-{name}"
+        self._producers: list[IdempotentProducer | Transactor] = []
+        self._members: list[GroupMember] = []
+
+    def begin(self) -> None:
+        """Make the topic, start everybody, wait until each has done something."""
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        made = admin.create_topics([NewTopic(self.topic, PARTITIONS)], operation_timeout=BEGIN_SECONDS_MAX)
+        made[self.topic].result(BEGIN_SECONDS_MAX)
+        at, topic = self._bootstrap, self.topic
+        self._producers = [
+            IdempotentProducer("idempotent-0", at, topic),
+            IdempotentProducer("idempotent-1", at, topic),
+            Transactor("transactions", at, topic),
+        ]
+        protocols = ("classic", "consumer")
+        self._members = [
+            GroupMember(f"group-{kind}", at, topic, f"{topic}-{kind}", kind) for kind in protocols
+        ]
+        for client in (*self._producers, *self._members):
+            client.start()
+        for client in (*self._producers, *self._members):
+            _until(partial(_has_begun, client), f"{client.seen.name} did not begin")
+        time.sleep(SETTLE_S)
+
+    def judge(self, name: str, begun: float, ended: float, note: str) -> Result:
+        """Stop, read everything, compare; the pauses between the two times."""
+        for producer in self._producers:
+            producer.stop()
+        found = read_all(self._bootstrap, self.topic, range(PARTITIONS))
+        stored = Counter(value for records in found.values() for _, value in records)
+        told = [value for producer in self._producers for value in producer.seen.values]
+        result = Result(name, round(ended - begun, 1), len(told), note=note)
+        result.lost = sum(value not in stored for value in told)
+        result.doubled = sum(count > 1 for count in stored.values())
+        for member in self._members:
+            try:
+                _until(partial(_has_read, member, set(stored)), "")
+            except AssertionError:
+                result.unread += len(set(stored).difference(member.seen.values))
+            member.stop()
+        everybody = [*self._producers, *self._members]
+        errors = [f"{client.seen.name}: {error}" for client in everybody for error in client.seen.errors]
+        result.errors, result.told = len(errors), errors[:ERRORS_SHOWN]
+        result.aborted = sum(each.aborted for each in self._producers if isinstance(each, Transactor))
+        for client in everybody:
+            kind = client.seen.name.partition("-")[0]
+            pause = client.seen.pause(begun, ended)
+            result.pauses[kind] = round(max(pause, result.pauses.get(kind, 0.0)), 2)
+        return result
+
+
+def _has_begun(client: Rdkafka) -> bool:
+    return bool(client.seen.values)
+
+
+def _has_read(member: GroupMember, stored: set[bytes]) -> bool:
+    return not stored.difference(member.seen.values)
+
+
+def _until(holds: Callable[[], object], otherwise: str) -> None:
+    deadline = time.monotonic() + END_SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
