@@ -16,6 +16,7 @@ from agent.http.admin import AdminRoutes
 from agent.http.answers import Problem
 from agent.http.asking import Handler, asking
 from agent.http.catalog import CatalogRoutes
+from agent.http.console import console_routes
 from agent.http.damage import DamageRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
@@ -54,6 +55,7 @@ def build(parts: Parts) -> Starlette:
             route("/admin/acls/unallowed", AclRoutes(parts).unallowed),
             route(TOKENS_PATH, OauthRoutes(parts).token, ["POST"]),
             route(CATALOG_PATH, catalog.handle, every),
+            *console_routes(parts),
             *registry_routes(parts),
         ],
         middleware=[
