@@ -26,7 +26,7 @@ APART_S: Final = 1.0
 """Samples are at least so far apart."""
 LAG_KEPT_S: Final = 10.0
 """How long what was found of all groups is shown again."""
-POSITIONS_PER_TURN: Final = 2_000
+POSITIONS_PER_TURN: Final = 1_000
 """Positions before others may go on: about a millisecond."""
 POSITIONS_MAX: Final = 1_000_000
 """Positions that one look at all groups takes in; groups behind that are not told of."""

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
+from agent.config import Config
 from agent.http.admin import topic_of
 from agent.http.answers import Problem
 from agent.http.answers import number as whole
@@ -52,6 +53,12 @@ class Records:
 
     async def page(self, request: Request) -> Page:
         """Of a topic that may be read."""
+        if not _readable(self._parts.config):
+            raise Problem(
+                403,
+                "nobody is asked who he is here, and Kafka's clients are: records are not shown",
+                "set http.authentication to required",
+            )
         topic, look = topic_of(self._parts, request), _asked(request)
         kafka = self._parts.kafka()
         if kafka is None:
@@ -82,6 +89,16 @@ class Records:
             begin = await _begin(kafka, topic, index, look, budget, search.left_s)
             found.append(begin if isinstance(begin, Look) else await search.partition(index, begin, budget))
         return found
+
+
+def _readable(config: Config) -> bool:
+    """Whether HTTP asks who it is, or whoever comes may read records by some listener of Kafka's anyway."""
+    if config.http.authentication == "required":
+        return True
+    doors = (each for each in config.listeners if each.tls_client_auth != "required")
+    return config.authorizer.mode != "enforce" and any(
+        each.protocol in ("PLAINTEXT", "SSL") for each in doors
+    )
 
 
 async def _begin(

@@ -18,7 +18,7 @@ from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
 from schema import framing
 from schema.compiler import compile_protos
-from tests.unit.agent.http.conftest import Edge
+from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.http.console_rig import by, console, let, page
 from tests.unit.agent.http.registry_rig import Registry
 from tests.unit.agent.kafka.test_handlers_produce_fetch import produce
@@ -216,3 +216,27 @@ async def test_so_many_looks_go_on_at_once(both: tuple[Edge, Agent]) -> None:
         go_on.set()
         assert [(await each).status_code for each in looks] == [200] * most
         assert (await client.get(PATH)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("mode", "protocol", "status"),
+    [
+        ("off", "PLAINTEXT", 200),
+        ("shadow", "PLAINTEXT", 200),
+        ("enforce", "PLAINTEXT", 403),
+        ("off", "SASL_PLAINTEXT", 403),
+    ],
+)
+async def test_records_are_not_for_whom_no_listener_lets_in(
+    tmp_path: Path, mode: str, protocol: str, status: int
+) -> None:
+    """Where HTTP asks nobody who he is, it gives nobody more than Kafka's listeners do."""
+    async with console(tmp_path, mode) as (edge, agent):
+        await edge.topic("t")
+        await write(agent, (None, b"kept"))
+        config = edge.parts.config
+        http = config.http.model_copy(update={"authentication": "none"})
+        listeners = (config.listeners[0].model_copy(update={"protocol": protocol}),)
+        edge.have(config=config.model_copy(update={"http": http, "listeners": listeners}))
+        async with connect(edge.app) as client:
+            assert ("kept" in (await page(client, PATH, status)).said) == (status == 200)
