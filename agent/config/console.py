@@ -15,7 +15,7 @@ class ConsoleConfig(Section):
     enabled: bool = True
     """Whether this agent serves them."""
 
-    searches_at_once_max: Annotated[int, Field(ge=1, le=64)] = 2
+    searches_in_flight_max: Annotated[int, Field(ge=1, le=64)] = 2
     """Looks at records that one agent does side by side; further ones are answered 503."""
 
     search_records_max: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000

@@ -49,7 +49,7 @@ class Records:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._places = Places(parts.config.console.searches_at_once_max)
+        self._places = Places(parts.config.console.searches_in_flight_max)
 
     async def page(self, request: Request) -> Page:
         """Of a topic that may be read."""

@@ -88,7 +88,7 @@ class Places:
             raise Problem(
                 503,
                 f"{self._most} looks at records go on at once",
-                "try again, ask another agent, or raise console.searches_at_once_max",
+                "try again, ask another agent, or raise console.searches_in_flight_max",
             )
         self._taken += 1
 

@@ -208,11 +208,11 @@ async def test_so_many_looks_go_on_at_once(both: tuple[Edge, Agent]) -> None:
 
     edge.have(kafka=Slow)
     async with by(edge, "root") as client:
-        most = edge.parts.config.console.searches_at_once_max
+        most = edge.parts.config.console.searches_in_flight_max
         looks = [asyncio.create_task(client.get(PATH)) for _ in range(most)]
         for _ in looks:
             await asked.acquire()
-        assert "searches_at_once_max" in (await page(client, PATH, 503)).said
+        assert "searches_in_flight_max" in (await page(client, PATH, 503)).said
         go_on.set()
         assert [(await each).status_code for each in looks] == [200] * most
         assert (await client.get(PATH)).status_code == 200
