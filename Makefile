@@ -10,12 +10,13 @@ help: ## what can be made
 setup: ## the pinned virtual environment under .venv
 	@bash deploy/setup/venv.sh
 
-services: setup ## build etcd, the S3 servers and the chart's tools; bring jars, npm packages, kcat, Prometheus, kafka-python's tests
+services: setup ## build etcd, the S3 servers and the chart's tools; bring jars, npm packages, kcat, Prometheus, Chromium, kafka-python's tests
 	$(PY) -m deploy.services build etcd minio versitygw helm kubeconform kube-score
 	$(PY) -m deploy.setup.jars iceberg kafka connect streams kit rest sparkkafka
 	@$(PY) -m deploy.setup.node >/dev/null
 	@$(PY) -m deploy.setup.kcat >/dev/null
 	@$(PY) -m deploy.setup.prometheus >/dev/null
+	@$(PY) -m deploy.setup.chromium >/dev/null
 	@$(PY) -m deploy.setup.kafka_python_tests >/dev/null
 
 lint: setup ## ruff, mypy strict, import contracts

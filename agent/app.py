@@ -34,6 +34,7 @@ from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.login.passwords import Passwords
 from agent.kafka.order import ENDED
+from agent.kafka.showing import Showing
 from agent.kafka.traced import TracedDispatcher
 from agent.kafka.trail.writer import TrailWriter
 from agent.net.admission import Admission
@@ -386,6 +387,7 @@ class App:
             committers=self.background.committers,
             latest=self.background.latest,
             publishers=self.background.publishers,
+            kafka=lambda: Showing(self._services) if self._services and self._serving.is_set() else None,
             queues=self._queues,
             reads=self._reads,
             health=self.health,

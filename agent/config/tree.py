@@ -11,6 +11,7 @@ from agent.config.authorizer import AuthorizerConfig
 from agent.config.base import Section
 from agent.config.catalog import CatalogServiceConfig
 from agent.config.catalogs import CatalogConfig
+from agent.config.console import ConsoleConfig
 from agent.config.limits import (
     CollectionConfig,
     CompactionConfig,
@@ -74,6 +75,7 @@ class Tree(Section):
     collection: CollectionConfig = CollectionConfig()
     health: HealthConfig = HealthConfig()
     http: HttpConfig = HttpConfig()
+    console: ConsoleConfig = ConsoleConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
     logging: LoggingConfig = LoggingConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

@@ -16,6 +16,7 @@ from agent.http.admin import AdminRoutes
 from agent.http.answers import Problem
 from agent.http.asking import Handler, asking
 from agent.http.catalog import CatalogRoutes
+from agent.http.console import console_routes
 from agent.http.damage import DamageRoutes
 from agent.http.drain import DrainRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
@@ -57,6 +58,7 @@ def build(parts: Parts) -> Starlette:
             route(DRAIN_PATH, drain.change, ["POST"]),
             route(TOKENS_PATH, OauthRoutes(parts).token, ["POST"]),
             route(CATALOG_PATH, catalog.handle, every),
+            *console_routes(parts),
             *registry_routes(parts),
         ],
         middleware=[

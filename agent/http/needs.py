@@ -14,10 +14,12 @@ from coordination.state.acl_types import CLUSTER_NAME, Operation, ResourceType
 from coordination.state.subject_types import context_of
 
 TOPIC, CLUSTER, GROUP = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.GROUP
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 _CODES: Final = {
     TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
     CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
     GROUP: Code.GROUP_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 _ROLES: Final = ("-value", "-key")
 """What subjects of a topic's records end with (TopicNameStrategy)."""
@@ -63,6 +65,12 @@ DESCRIBE_CLUSTER: Final = Need(_O.DESCRIBE, CLUSTER)
 ALTER_CLUSTER: Final = Need(_O.ALTER, CLUSTER)
 DESCRIBE: Final = Need(_O.DESCRIBE, TOPIC)
 DESCRIBE_QUIETLY: Final = Need(_O.DESCRIBE, TOPIC, quiet=True)
+READ: Final = Need(_O.READ, TOPIC)
+READ_QUIETLY: Final = Need(_O.READ, TOPIC, quiet=True)
+DESCRIBE_CONFIGS_QUIETLY: Final = Need(_O.DESCRIBE_CONFIGS, TOPIC, quiet=True)
+DESCRIBE_GROUP: Final = Need(_O.DESCRIBE, GROUP)
+DESCRIBE_ID: Final = Need(_O.DESCRIBE, TRANSACTIONAL_ID)
+DESCRIBE_ID_QUIETLY: Final = Need(_O.DESCRIBE, TRANSACTIONAL_ID, quiet=True)
 DESCRIBE_GROUP_QUIETLY: Final = Need(_O.DESCRIBE, GROUP, quiet=True)
 DESCRIBE_CLUSTER_QUIETLY: Final = Need(_O.DESCRIBE, CLUSTER, quiet=True)
 ALTER: Final = Need(_O.ALTER, TOPIC)
@@ -98,6 +106,27 @@ _ADMIN: Final[Mapping[tuple[str, str], Row]] = {
     ("GET", "/admin/acls/unallowed"): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("GET", DRAIN_PATH): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("POST", DRAIN_PATH): Row(ALTER_CLUSTER, _CLUSTER),
+}
+_SAME: Final = "the same for all"
+_CONSOLE: Final[Mapping[tuple[str, str], Row]] = {
+    ("GET", "/console"): Row(
+        DESCRIBE_CLUSTER_QUIETLY, "the cluster; groups that may be described are shown to all", by_itself=True
+    ),
+    ("GET", "/console/topics"): Row(DESCRIBE_QUIETLY, "each topic", by_itself=True),
+    ("GET", "/console/topics/{name}"): Row(DESCRIBE, f"{_TOPIC}; DescribeConfigs for its configs"),
+    ("GET", "/console/topics/{name}/records"): Row(READ, _TOPIC),
+    ("GET", "/console/groups"): Row(DESCRIBE_GROUP_QUIETLY, "each group", by_itself=True),
+    ("GET", "/console/group"): Row(DESCRIBE_GROUP, "the group, and each topic in it", by_itself=True),
+    ("GET", "/console/transactions"): Row(DESCRIBE_ID_QUIETLY, "each transactional id", by_itself=True),
+    ("GET", "/console/transaction"): Row(
+        DESCRIBE_ID, "the transactional id, and each topic and group in it", by_itself=True
+    ),
+    ("GET", "/console/tables"): Row(DESCRIBE_QUIETLY, "each table's topic", by_itself=True),
+    ("GET", "/console/schemas"): Row(SHOW_SUBJECT, "each subject's topic, else the cluster", by_itself=True),
+    ("GET", "/console/schema"): Row(READ_SUBJECT, "the subject's topic, else the cluster", by_itself=True),
+    ("GET", "/console/acls"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/console/console.css"): Row(None, _SAME),
+    ("GET", "/console/console.js"): Row(None, _SAME),
 }
 _CATALOG: Final = Row(
     DESCRIBE,
@@ -154,6 +183,7 @@ CATALOG_PATH: Final = "/iceberg/{path:path}"
 TOKENS_PATH: Final = "/iceberg/v1/oauth/tokens"
 TABLE: Final[Mapping[tuple[str, str], Row]] = {
     **_ADMIN,
+    **_CONSOLE,
     **_REGISTRY,
     ("POST", TOKENS_PATH): Row(None, "the login itself"),
     ("", CATALOG_PATH): _CATALOG,

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from agent.telemetry.refusals import Refusals
     from agent.telemetry.rule_figures import RuleFigures
     from agent.telemetry.shadow import Shadow
-    from agent.telemetry.trail import Trail
+    from agent.telemetry.shown import GroupMember, RecordsRead, ShownGroup
+    from agent.telemetry.trail import Actor, Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
     from coordination.state.acl_types import Operation, ResourceType
+    from coordination.state.group_types import Group
     from iceberg.publish.publisher import Publisher
     from iceberg.rest_access import Access
     from iceberg.service import CommitterService
@@ -79,6 +81,28 @@ class Authority(Protocol):
         ...
 
 
+class KafkaShown(Protocol):
+    """What the console is shown of Kafka's side (agent/kafka/showing.py)."""
+
+    async def read(
+        self, actor: Actor, topic: str, index: int, offset: int, bytes_max: int
+    ) -> RecordsRead | None:
+        """Committed batches as this reader gets them; None: there is no such partition."""
+        ...
+
+    async def offset_at(self, topic: str, index: int, at_ms: int) -> int | None:
+        """The offset of the first record at or after a time; None: there is none. Raises OSError."""
+        ...
+
+    def group(self, group_id: str) -> ShownGroup | None:
+        """As this agent knows it; None: there is none."""
+        ...
+
+    def members(self, group: Group) -> list[GroupMember]:
+        """Of a group."""
+        ...
+
+
 class TokenGiver(Protocol):
     """The catalog's own tokens (agent/net/tokens/issued.py)."""
 
@@ -98,6 +122,10 @@ class TokenGiver(Protocol):
     def subject(self, token: str) -> str:
         """Whose it is or was. Raises TokenRefused."""
         ...
+
+
+def _nobody() -> None:
+    """Kafka's side before there is one."""
 
 
 def _nothing() -> Mapping[str, int]:
@@ -148,6 +176,8 @@ class Parts:
     """The files that settings name, and which of them changed without effect."""
     memory_bytes: int | None = None
     """What this agent may use, bytes; None: no limit is known."""
+    kafka: Callable[[], KafkaShown | None] = field(default=_nobody)
+    """Kafka's side, for the console; None until clients are served."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)

@@ -25,7 +25,7 @@ def tables(parts: Parts) -> list[Row]:
     """Every table. What is None only the agent `committed_by` knows, or nobody."""
     state, published = parts.replica.state, entries(parts)
     return [
-        {**_table(parts, table), "published": published.get(f"{table.namespace}.{table.name}", [])}
+        {**told_of(parts, table), "published": published.get(f"{table.namespace}.{table.name}", [])}
         for _, table in sorted(state.tables.items())
         if not is_view(table.metadata_location)
     ]
@@ -52,7 +52,8 @@ def tables_not_made(parts: Parts) -> list[Row]:
     return found
 
 
-def _table(parts: Parts, table: Table) -> Row:
+def told_of(parts: Parts, table: Table) -> Row:
+    """One table, without where it is published."""
     latest = topic_behind(parts.replica.state, table)
     if latest is not None:
         return _latest(parts, table, latest)

@@ -1,4 +1,4 @@
-"""Brings programs of Debian 12 into build/tools/ without root; kcat.py and prometheus.py say which.
+"""Brings programs of Debian 12 into build/tools/ without root; kcat.py, prometheus.py, chromium.py say which.
 
 And whole sets of packages, unpacked into one folder (`unpacked`): a container runtime, an image's root.
 
@@ -30,7 +30,55 @@ LIBRARIES = {
     "libssl": "libssl3",
     "libcrypto": "libssl3",
     "libz.": "zlib1g",
+    # A browser's, and theirs.
+    "libFLAC": "libflac12",
+    "libX11": "libx11-6",
+    "libXNVCtrl": "libxnvctrl0",
+    "libXcomposite": "libxcomposite1",
+    "libXdamage": "libxdamage1",
+    "libXext": "libxext6",
+    "libXfixes": "libxfixes3",
+    "libXrandr": "libxrandr2",
+    "libasound": "libasound2",
+    "libasyncns": "libasyncns0",
+    "libatk-1": "libatk1.0-0",
+    "libatspi": "libatspi2.0-0",
+    "libdav1d": "libdav1d6",
+    "libdbus-1": "libdbus-1-3",
+    "libdouble-conversion": "libdouble-conversion3",
+    "libdrm": "libdrm2",
+    "libexpat": "libexpat1",
+    "libfontconfig": "libfontconfig1",
+    "libfreetype": "libfreetype6",
+    "libgbm": "libgbm1",
+    "libglib-2": "libglib2.0-0",
+    "libgio-2": "libglib2.0-0",
+    "libgobject-2": "libglib2.0-0",
+    "libharfbuzz-subset": "libharfbuzz-subset0",
+    "libharfbuzz.": "libharfbuzz0b",
+    "libjpeg": "libjpeg62-turbo",
+    "liblcms2": "liblcms2-2",
+    "libminizip": "libminizip1",
+    "libmp3lame": "libmp3lame0",
+    "libmpg123": "libmpg123-0",
+    "libnspr4": "libnspr4",
+    "libnss3": "libnss3",
+    "libnssutil3": "libnss3",
+    "libogg": "libogg0",
+    "libopenh264": "libopenh264-7",
+    "libopenjp2": "libopenjp2-7",
+    "libopus": "libopus0",
+    "libpulse": "libpulse0",
+    "libsmime3": "libnss3",
+    "libsndfile": "libsndfile1",
+    "libudev": "libudev1",
+    "libvorbis.": "libvorbis0a",
+    "libvorbisenc": "libvorbisenc2",
+    "libxcb.": "libxcb1",
+    "libxkbcommon": "libxkbcommon0",
 }
+ROUNDS = 4
+"""Libraries bring others of their own, so deep."""
 
 
 class NotToBeHad(Exception):
@@ -43,11 +91,13 @@ class _ReplacedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program in `usr/bin` of pinned packages."""
+    """A program of pinned packages."""
 
     name: str
     needed: str
     """The versions that will do, for messages."""
+    folder: str = "usr/bin"
+    """Where it is in its packages."""
 
     @property
     def _pins(self) -> Path:
@@ -74,8 +124,8 @@ class Program:
 
     def _command(self, root: Path) -> list[str]:
         """It, with the libraries unpacked beside it. Raises NotToBeHad when there is none."""
-        libraries = sorted({str(path.parent) for path in root.glob("usr/lib/*/lib*.so*")})
-        program = root / "usr" / "bin" / self.name
+        libraries = sorted({str(path.parent) for path in root.glob("usr/lib/*/**/lib*.so*")})
+        program = root / self.folder / self.name
         if not program.exists():
             raise NotToBeHad(f"{program} is missing: remove {self._output} and run this again")
         beside = ["env", f"LD_LIBRARY_PATH={':'.join(libraries)}"] if libraries else []
@@ -85,14 +135,17 @@ class Program:
         work = _begin(self.name, self._output, f"install {self.needed}")
         for sha256, package in pins:
             _pinned(work, package, sha256)
-        missing = {
-            package
-            for name in _not_found(self._command(work / "root"))
-            for start, package in LIBRARIES.items()
-            if name.startswith(start)
-        }
-        for package in sorted(missing):
-            _unpack(_download(work, package), None)
+        brought: set[str] = set()
+        for _ in range(ROUNDS):
+            missing = {
+                package
+                for name in _not_found(self._command(work / "root"))
+                for start, package in LIBRARIES.items()
+                if name.startswith(start)
+            }
+            for package in sorted(missing - brought):
+                _unpack(_download(work, package), None)
+            brought |= missing
         if lacking := _not_found(self._command(work / "root")):
             raise NotToBeHad(
                 f"{self.name} lacks {', '.join(lacking)} here: install {self.needed} by the system's packages"

@@ -135,7 +135,7 @@ async def _timed(
     if partition is None:  # deleted meanwhile
         return _error(each, Code.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        found = await _by_time(ctx, partition, each.timestamp)
+        found = await by_time(ctx, partition, each.timestamp)
     except (StoreError, CorruptBatch, ChunkMissing, TimeoutError):
         return _error(each, Code.KAFKA_STORAGE_ERROR)
     # The end as of now, not as of before the look: the log start may have passed that one meanwhile.
@@ -148,8 +148,11 @@ def _end(partition: Partition, isolation: int) -> int:
     return partition.last_stable if isolation == READ_COMMITTED else partition.high_watermark
 
 
-async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found | None:
-    """The record by timestamp, or the one with the highest for -3."""
+async def by_time(ctx: Context, partition: Partition, timestamp: int) -> Found | None:
+    """The record by timestamp, or the one with the highest for -3.
+
+    Raises StoreError, CorruptBatch, TimeoutError.
+    """
     newest, gone, merged = timestamp == MAX_TIMESTAMP, None, ctx.services.merged
     for _ in range(LOOKS_MAX):
         ref: SliceRef | None = None

@@ -10,10 +10,10 @@ import pytest
 from google.protobuf import any_pb2, descriptor_pb2, timestamp_pb2
 
 from agent.cli.reading import _line
-from agent.cli.registered import UNKNOWN_MAX
 from agent.cli.values import Bound, Values
 from schema import framing
 from schema.descriptors import MessageType, load
+from schema.registered import UNKNOWN_MAX
 from schema.registry import protobuf
 
 MESSAGE = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE

@@ -38,15 +38,15 @@ class OneToken:
 
 
 @asynccontextmanager
-async def closed_agent(folder: Path, mode: str = "off") -> AsyncIterator[Edge]:
+async def closed_agent(folder: Path, mode: str = "off", **more: dict[str, object]) -> AsyncIterator[Edge]:
     """`ann` is in the users' file, `sam` logs in by SCRAM, `root` is the administrator; passwords are
-    `ann's` and so on. `mode`: of the authorizer, above which `root` is."""
+    `ann's` and so on. `mode`: of the authorizer, above which `root` is. `more`: other sections."""
     users = folder / "users"
     users.write_text(line_of("ann", "ann's", bytes(16)))
     http = {"host": "127.0.0.1", "port": 0, "authentication": "required", "barrier_timeout_ms": 300}
     sasl = {"users_file": str(users), "admin_user": "root", "admin_password": "root's", "failed_delay_ms": 0}
     authorizer = {"mode": mode, "super_users": "User:root"}
-    sections: dict[str, dict[str, object]] = {"http": http, "sasl": sasl, "authorizer": authorizer}
+    sections: dict[str, dict[str, object]] = {"http": http, "sasl": sasl, "authorizer": authorizer, **more}
     async with agent_on(MemoryServer(), FaultyStore(MemoryStore(), 1), **sections) as edge:
         parts = edge.parts
         logins = logins_of(

@@ -1,4 +1,4 @@
-"""Schemas of the registry by what frames name, for commands that show records: told before, or asked for."""
+"""Schemas of the registry by what frames name, for whoever shows records: told before, or asked for."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Registered:
                 self._take(bytes.fromhex(str(each["guid"]).replace("-", "")), each)
 
     def other(self, name: SchemaName) -> Other | None:
-        """The schema where it is of AVRO or JSON. Raises Failure where the agent cannot be asked."""
+        """The schema where it is of AVRO or JSON. Raises what `ask` does."""
         self._learn(name)
         return self._others.get(name)
 
     def kind(self, record: bytes) -> tuple[MessageType, int] | None:
         """The message that a framed record names, and where it begins; None: of no known schema.
 
-        Raises FramingError, DescriptorError, and Failure where the agent cannot be asked.
+        Raises FramingError, DescriptorError, and what `ask` does.
         """
         name, _ = framing.schema_named(record)
         self._learn(name)

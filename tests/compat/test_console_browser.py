@@ -1,0 +1,109 @@
+"""The console in Chromium without a window: every page, some on a phone too, and with etcd away."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from agent.http.console.shell import PAGES
+from deploy.services import Etcd
+from deploy.services.floe import FloeAgent
+from deploy.setup.chromium import chromium_command
+
+pytestmark = pytest.mark.services
+
+HOSTILE = b"</pre><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+BROWSER_S_MAX = 120
+WIDE, PHONE = "1100,800", "360,640"
+MORE = (
+    "/console/topics/orders",
+    "/console/topics/orders/records?start=oldest",
+    "/console/group?id=readers",
+)
+
+
+@pytest.fixture
+def agent(own_etcd: Etcd, tmp_path: Path) -> Iterator[FloeAgent]:
+    """One on etcd, with a topic, a hostile record and a group."""
+    settings = {
+        "log": {"url": f"etcd://{own_etcd.endpoint}/floe"},
+        "store": {"url": f"file://{tmp_path}/store"},
+        "tables": {"enabled": False},
+    }
+    with FloeAgent("one", settings, tmp_path) as started:
+        asyncio.run(_fill(started.bootstrap))
+        yield started
+
+
+async def _fill(bootstrap: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for _ in range(3):
+        await producer.send_and_wait("orders", HOSTILE, key=HOSTILE, headers=[("h", HOSTILE)])
+    await producer.stop()
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="readers", enable_auto_commit=False)
+    await consumer.start()
+    consumer.assign([TopicPartition("orders", 0)])
+    await consumer.commit({TopicPartition("orders", 0): 1})
+    await consumer.stop()
+
+
+def opened(address: str, window: str = WIDE, milliseconds: int = 100) -> str:
+    """The page as it is after so long, by the browser's own clock; what its console says fails the test."""
+    with tempfile.TemporaryDirectory() as profile:
+        done = subprocess.run(
+            [
+                *chromium_command(),
+                *("--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"),
+                f"--user-data-dir={profile}",
+                f"--window-size={window}",
+                f"--virtual-time-budget={milliseconds}",
+                address,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=BROWSER_S_MAX,
+        )
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert not said, f"{address}: {said}"
+    return done.stdout
+
+
+def test_every_page_is_shown_and_nothing_in_a_record_runs(agent: FloeAgent) -> None:
+    for path in [each for _, each in PAGES] + list(MORE):
+        shown = opened(agent.http + path)
+        assert "<main" in shown, path
+        assert "<title>taken" not in shown, path
+        assert 'id="live"' in shown, path
+        assert "Not shown" not in shown, path
+    records = opened(agent.http + MORE[1], PHONE)
+    assert records.count("&lt;script&gt;document") == 9, "key, value and header of three records, as text"
+
+
+def test_a_page_asks_again_by_itself(agent: FloeAgent) -> None:
+    shown = opened(f"{agent.http}/console", milliseconds=17_000)
+    assert "Pause updates" in shown
+    assert "/console/group?id=readers" in shown
+    told = httpx.get(f"{agent.http}/metrics").text
+    (asked,) = re.findall(r'floe_http_requests_total\{route="/console",status="200"\} (\d+)', told)
+    assert int(asked) >= 3, "once, and each five seconds of the browser's clock"
+
+
+def test_pages_are_shown_while_etcd_is_away(agent: FloeAgent, own_etcd: Etcd) -> None:
+    own_etcd.kill()
+    while httpx.get(f"{agent.http}/readyz", timeout=30).status_code == 200:
+        time.sleep(0.2)
+    for path in [each for _, each in PAGES] + list(MORE):
+        shown = opened(agent.http + path)
+        assert "This agent is not well" in shown, path
+        assert ("&lt;script&gt;document" in shown) == ("/records" in path), "records are read all the same"
