@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,6 +42,8 @@ _logger = logging.getLogger("floe.coordination.jobs")
 FAILURES_MAX = 1_000  # items whose failure is remembered, of one job; the oldest are forgotten
 STORE_FAILURES_MAX = 3  # items in a row that the store begins to fail for before a pass ends: it is away
 TEXT_MAX = 500  # characters of an error
+
+_NO_FIELDS: Mapping[str, object] = {}
 
 
 @dataclass(slots=True)
@@ -144,7 +146,7 @@ class Job(ABC):
         gone: Callable[[], bool] = _stays,
         *,
         level: int = logging.WARNING,
-        **fields: object,
+        fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
         """Note that an item failed; `item` does it.
 

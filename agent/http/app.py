@@ -29,6 +29,11 @@ from agent.http.registry import registry_routes
 from agent.http.status import StatusRoutes
 
 
+def _guard(parts: Parts) -> Middleware:
+    in_flight_max, identify = parts.config.http.requests_in_flight_max, Doorkeeper(parts).identify
+    return Middleware(Guard, metrics=parts.metrics, requests_in_flight_max=in_flight_max, identify=identify)
+
+
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
     health, status, admin = HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
@@ -61,14 +66,7 @@ def build(parts: Parts) -> Starlette:
             *console_routes(parts),
             *registry_routes(parts),
         ],
-        middleware=[
-            Middleware(
-                Guard,
-                metrics=parts.metrics,
-                requests_in_flight_max=parts.config.http.requests_in_flight_max,
-                identify=Doorkeeper(parts).identify,
-            )
-        ],
+        middleware=[_guard(parts)],
         exception_handlers={Problem: on_problem, HTTPException: on_http_exception},
     )
 

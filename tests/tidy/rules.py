@@ -298,7 +298,8 @@ def settings_are_used(files: Iterable[File], names: Iterable[str]) -> Iterator[P
     ]
     for name in names:
         section, key = name.partition(".")[0], name.removesuffix(".*").rpartition(".")[2]
-        sections = {(section, ""), ("", f"{section.title().removesuffix('s')}Config")}
+        title = section.title()
+        sections = {(section, ""), ("", f"{title}Config"), ("", f"{title.removesuffix('s')}Config")}
         if not any((key, "") in words and words & sections for words in read):
             yield Problem("agent/config", 1, f"nothing reads {name}")
 

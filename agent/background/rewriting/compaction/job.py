@@ -181,7 +181,7 @@ class Compaction(Job):
     def _tell(self, handle: int, error: Exception) -> None:
         """What failed again and again is seen in the status; of a row of failures few get a line."""
         gone = self.without_partition(handle)
-        self.item_failed(f"partition {handle}", error, gone, **names_of(self.replica.state, handle))
+        self.item_failed(f"partition {handle}", error, gone, fields=names_of(self.replica.state, handle))
 
     def _note(self, topic: str, index: int, done: Compacted) -> None:
         counts = done.counts

@@ -255,7 +255,7 @@ class Merging(Job):
         )
         if len(handles) == 1:
             names = names_of(state, handles[0])
-            self.item_failed(_item_name(handles[0]), error, level=level, **names)
+            self.item_failed(_item_name(handles[0]), error, level=level, fields=names)
             return
         partitions = [names_of(state, handle) for handle in handles[:TOLD_MAX]]
         text = f"{type(error).__name__}: {error}"
