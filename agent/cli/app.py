@@ -45,6 +45,7 @@ COMMANDS = {
     "doctor": Place("observing.doctor", "doctor"),
     "support-bundle": Place("observing.bundle", "support_bundle"),
     "bench": Place("benching", "bench"),
+    "cost": Place("cost", "cost"),
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),
