@@ -47,6 +47,7 @@ COMMANDS = {
     "drain": Place("draining", "drain"),
     "upgrade": Place("observing.upgrading", "app"),
     "bench": Place("benching", "bench"),
+    "cost": Place("cost", "cost"),
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),

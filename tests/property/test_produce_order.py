@@ -55,9 +55,14 @@ class Log:
         return self.proposals.incarnation
 
     def submit(
-        self, commands: Sequence[Command], *, incarnation: int | None = None, line: Line | None = None
+        self,
+        commands: Sequence[Command],
+        *,
+        incarnation: int | None = None,
+        line: Line | None = None,
+        stamps: list[float] | None = None,
     ) -> Results:
-        return self.proposals.submit(commands, incarnation, line)
+        return self.proposals.submit(commands, incarnation, line, stamps)
 
     def take(self) -> Batch | None:
         """What Author would append next: nothing while an append has no answer."""

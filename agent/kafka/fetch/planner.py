@@ -38,11 +38,25 @@ class SlicePlan(Protocol):
         ...
 
 
+class Named(Protocol):
+    """What has a name: a topic."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+
 class PartitionView(Protocol):
     """The part of a replicated partition that a fetch reads."""
 
     handle: int
     log_start: int
+
+    @property
+    def topic(self) -> Named:
+        """The topic that it is of."""
+        ...
 
     @property
     def high_watermark(self) -> int:
