@@ -88,8 +88,15 @@ def batch_of(origin: Origin, sent: BatchHeader, records: Iterable[SetAside], now
     It has no sequence; the producer only as far as its transaction goes. The records' time is `now_ms` (Unix
     ms), when they were set aside: retention counts from there.
     """
-    same = _of_all(origin, sent)
-    kept = [NewRecord(now_ms, None, same + _of_one(sent, each)) for each in records]
+    same, written = _of_all(origin, sent), _Written()
+    kept = [
+        NewRecord(
+            now_ms,
+            None,
+            b"".join((same, _of_one(sent, each), *map(written.of, each.violations[:VIOLATIONS_MAX]))),
+        )
+        for each in records
+    ]
     producer = (sent.producer_id, sent.producer_epoch) if sent.transactional else (NO_PRODUCER_ID, -1)
     return build(
         kept,
@@ -126,17 +133,30 @@ def _of_one(sent: BatchHeader, aside: SetAside) -> bytes:
         value=record.value,
         headers=[quarantine_pb2.Header(key=key, value=value) for key, value in record.headers],
         sequence=(sent.base_sequence + place) & _SEQUENCE_MASK if sent.producer_id >= 0 else -1,
-        violations=[
-            quarantine_pb2.Violation(
-                role=each.role,
-                field=each.field[:TEXT_CHARS_MAX],
-                rule=each.rule[:TEXT_CHARS_MAX],
-                text=each.text[:TEXT_CHARS_MAX],
-            )
-            for each in aside.violations[:VIOLATIONS_MAX]
-        ],
     )
     return message.SerializeToString()
+
+
+class _Written:
+    """Violations as a record has them. Those of a batch are often the same: each is written once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Violation, bytes] = {}
+
+    def of(self, violation: Violation) -> bytes:
+        """One of them."""
+        found = self._known.get(violation)
+        if found is None:
+            found = self._known[violation] = _violation(violation)
+        return found
+
+
+def _violation(violation: Violation) -> bytes:
+    role, field, rule, text = violation
+    one = quarantine_pb2.Violation(
+        role=role, field=field[:TEXT_CHARS_MAX], rule=rule[:TEXT_CHARS_MAX], text=text[:TEXT_CHARS_MAX]
+    )
+    return quarantine_pb2.Record(violations=[one]).SerializeToString()
 
 
 def _schema(schema: Schema) -> quarantine_pb2.Schema:

@@ -63,7 +63,7 @@ class Trial:
     messages: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which pickle fills one by one in Python: there are many of these
 class Bad:
     """A record that breaks rules. `index` counts from 0 within the batch; `role`: key, value or record."""
 
