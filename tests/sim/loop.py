@@ -213,6 +213,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, coroutine: Any, *, name: object = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
         """See asyncio."""
+        if (
+            context is not None and NODE not in context
+        ):  # work for everybody on a node is that node's all the same
+            context.run(NODE.set, NODE.get())
         task = _Task(coroutine, loop=self, name=str(name or ""), context=context)
         task._number = next(self.numbers)
         if NODE.get():

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from agent.cluster.peers.tls import PeerTls
 from agent.cluster.peers.wire import (
@@ -36,6 +35,8 @@ from objectstore.reader import ChunkMissing
 from objectstore.store import Buffer, StoreError
 
 _log = logger("peers")
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 CONNECTIONS_MAX = 1024  # of peers
 HANDSHAKES_MAX = 128  # under way
@@ -82,12 +83,20 @@ class PeerServer:
         self._beat_s = beat_s
         self._bytes = 0
         self._listening: socket.socket | None = None
+        self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], None] = {}
-        self._shaking: dict[asyncio.Task[None], socket.socket] = {}  # of those, oldest first
+        self._shaking: dict[asyncio.Task[None], None] = {}  # of those, oldest first
         self.stats = ServerStats()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; gives the bound port. Raises OSError when it is taken."""
+        """Listen; gives the bound port. Raises OSError when it is taken.
+
+        The event loop's own server tells of a connection with TLS only when that is spoken.
+        """
+        if self._tls is None:
+            self._server = await asyncio.start_server(self._plain, host, port, backlog=BACKLOG)
+            found: int = self._server.sockets[0].getsockname()[1]
+            return found
         self._listening = await asyncio.to_thread(_listening, host, port)
         asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening)
         bound: int = self._listening.getsockname()[1]
@@ -95,6 +104,9 @@ class PeerServer:
 
     async def stop(self) -> None:
         """Close everything. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         listening, self._listening = self._listening, None
         if listening is not None:
             asyncio.get_running_loop().remove_reader(listening)
@@ -112,15 +124,27 @@ class PeerServer:
             except OSError:  # nobody waits, or whoever did is gone
                 return
             connected.setblocking(False)
-            self._connected(connected)
+            self._connected(self._opened(connected), connected.close)
 
-    def _connected(self, connected: socket.socket) -> None:
+    def _plain(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def opened() -> _Streams:
+            return reader, writer
+
+        self._connected(opened(), writer.transport.abort)
+
+    def _connected(self, opened: Coroutine[Any, Any, _Streams], close: Callable[[], None]) -> None:
         while len(self._shaking) >= self._handshakes_max:
             self._cut_oldest()
-        task = tasks.start(self._talk(connected), "talk with a peer")
-        self._connections[task] = None
-        self._shaking[task] = connected
-        task.add_done_callback(partial(self._gone, connected))
+        task = tasks.start(self._talk(opened), "talk with a peer")
+        self._connections[task] = self._shaking[task] = None
+
+        def gone(task: asyncio.Task[None]) -> None:
+            opened.close()  # where it never came to run
+            close()
+            self._connections.pop(task, None)
+            self._shaking.pop(task, None)
+
+        task.add_done_callback(gone)
 
     def _cut_oldest(self) -> None:
         task = next(iter(self._shaking))
@@ -128,16 +152,11 @@ class PeerServer:
         task.cancel()
         self.stats.cut += 1
 
-    def _gone(self, connected: socket.socket, task: asyncio.Task[None]) -> None:
-        connected.close()
-        self._connections.pop(task, None)
-        self._shaking.pop(task, None)
-
-    async def _talk(self, connected: socket.socket) -> None:
+    async def _talk(self, opened: Coroutine[Any, Any, _Streams]) -> None:
         transport: asyncio.Transport | None = None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                reader, writer = await self._opened(connected)
+                reader, writer = await opened
                 transport = cast(asyncio.Transport, writer.transport)
                 await self._shake_hands(reader, writer)
             self._known()
@@ -156,15 +175,14 @@ class PeerServer:
             if transport is not None:
                 transport.abort()
 
-    async def _opened(self, connected: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The connection as streams, behind TLS where that is spoken."""
+    async def _opened(self, connected: socket.socket) -> _Streams:
+        """The connection as streams, behind TLS."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
-        context = None if self._tls is None else self._tls.answering
-        patience = None if self._tls is None else PATIENCE_S
+        assert self._tls is not None, "only these are accepted here"
         transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol, connected, ssl=context, ssl_handshake_timeout=patience
+            lambda: protocol, connected, ssl=self._tls.answering, ssl_handshake_timeout=PATIENCE_S
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 

@@ -31,6 +31,12 @@ from tests.compat.conftest import Embedded, stop
 WAIT_S = 30.0
 
 
+ANY_OF_ALICE = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{ALICE}", None, AclOperation.ANY,
+    AclPermissionType.ANY,
+)  # fmt: skip
+
+
 class There:
     """An agent that asks ACLs, and clients of it."""
 
@@ -106,6 +112,7 @@ def test_librdkafka_subscribes_by_pattern_to_what_it_may_describe(there: There) 
     assert polled(consumer, 1) == ["pat.later"]
     assert {each.topic for each in consumer.assignment()} == {"pat.first", "pat.later"}
     consumer.close()
+    admin.delete_acls([ANY_OF_ALICE])[ANY_OF_ALICE].result(WAIT_S)
 
 
 def polled(consumer: Consumer, count: int) -> list[str]:
@@ -171,12 +178,8 @@ def test_librdkafka_writes_and_reads_while_it_may(there: There) -> None:
     assert refused is not None
     assert refused.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED
     stranger.close()
-    anything = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{ALICE}", None, AclOperation.ANY,
-        AclPermissionType.ANY,
-    )  # fmt: skip
-    assert len(admin.describe_acls(anything).result(WAIT_S)) == 3
-    assert len(admin.delete_acls([anything])[anything].result(WAIT_S)) == 3
+    assert len(admin.describe_acls(ANY_OF_ALICE).result(WAIT_S)) == 3
+    assert len(admin.delete_acls([ANY_OF_ALICE])[ANY_OF_ALICE].result(WAIT_S)) == 3
     error = sent(producer, "rt")
     assert error is not None
     assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
