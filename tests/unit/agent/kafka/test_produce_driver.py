@@ -53,12 +53,7 @@ class CrankedLog:
         return list(self.state.apply(LogEntry(self._sequence, 7, self._sequence, payload)).results)
 
     def submit(
-        self,
-        commands: Sequence[Command],
-        *,
-        incarnation: int | None = None,
-        line: Line | None = None,
-        stamps: list[float] | None = None,
+        self, commands: Sequence[Command], *, line: Line | None = None, **_more: object
     ) -> asyncio.Future[list[Result]]:
         self.lines.append(line)
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
