@@ -31,7 +31,7 @@ from objectstore.faulty import Fault
 from objectstore.naming import ChunkId, SliceRef, chunk_key
 from objectstore.reader import ChunkMissing
 from objectstore.store import StoreError
-from tests.unit.agent.cluster.peers.zone import SECRET, Member, Zones
+from tests.unit.agent.cluster.peers.zone import CALM, SECRET, Member, Zones
 from tests.unit.coordination.conftest import until
 
 
@@ -77,7 +77,7 @@ def owner_of(members: list[Member], chunk: ChunkId) -> Member:
 
 
 async def test_a_chunk_is_read_from_the_bucket_once_per_zone_that_did_not_write_it(zones: Zones) -> None:
-    members = [await zones.add(zone) for zone in ("a", "a", "b", "b", "c", "c")]
+    members = [await zones.add(zone, patience=CALM) for zone in ("a", "a", "b", "b", "c", "c")]
     written = [await zones.chunk(members[number % 6]) for number in range(12)]
     for slices in written:
         await read_all(members, slices)
@@ -119,7 +119,7 @@ async def test_two_that_ask_each_other_for_all_they_can_answer() -> None:
     answer with: consumers stood still until both gave up. (Seen in the first of several rolling restarts.)"""
     zones = Zones(recent_max=1, beat_s=0.05)
     try:
-        one, two = await zones.add("a"), await zones.add("a")
+        one, two = [await zones.add("a", patience=CALM) for _ in range(2)]
         ones = [(await zones.chunk(one, keep=False))[0] for _ in range(20)]
         twos = [(await zones.chunk(two, keep=False))[0] for _ in range(20)]
         await asyncio.gather(read_all([one], twos), read_all([two], ones))

@@ -24,6 +24,7 @@ MIB = 1 << 20
 BEAT_S = 60.0  # who does not serve is silent
 SECRET = b"s" * 32
 PATIENCE = Patience(hedge_s=0.2, timeout_s=5.0)
+CALM = Patience(hedge_s=30.0, timeout_s=60.0)  # where reads are counted, on a machine that does other things
 
 
 class Pausable(PeerServer):
