@@ -8,14 +8,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -33,7 +30,7 @@ from objectstore.open import StoreOptions, open_store
 from objectstore.store import Denied, ObjectStore, Retryable, StoreError
 from tests.equipment.bucket_keys import CONTAINER, KeyServer
 from tests.equipment.certificates import Authority
-from tests.equipment.tokens import Issuer
+from tests.equipment.tokens import Issuer, JwksServer
 
 pytestmark = pytest.mark.services
 BUCKET = "keys"
@@ -270,37 +267,6 @@ def config(store: Mapping[str, str]) -> Config:
 # Web identity, as pods on EKS have it.
 
 
-class OpenId:
-    """An OpenID provider as MinIO asks one: its configuration, and its keys."""
-
-    def __init__(self) -> None:
-        self.issuer = Issuer()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                said = {"issuer": outer.url, "jwks_uri": f"{outer.url}/keys"}
-                content = outer.issuer.jwks() if self.path == "/keys" else json.dumps(said).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                """Nowhere."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
 class FederatedMinio(Minio):
     """It takes the provider's tokens for one role, which may read and write."""
 
@@ -309,7 +275,7 @@ class FederatedMinio(Minio):
 
     def environment(self) -> dict[str, str]:
         return super().environment() | {
-            "MINIO_IDENTITY_OPENID_CONFIG_URL": f"{self.provider}/.well-known/openid-configuration",
+            "MINIO_IDENTITY_OPENID_CONFIG_URL": self.provider,
             "MINIO_IDENTITY_OPENID_CLIENT_ID": self.client_id,
             "MINIO_IDENTITY_OPENID_ROLE_POLICY": "readwrite",
         }
@@ -322,19 +288,19 @@ class FederatedMinio(Minio):
 
 
 @pytest.fixture
-def federated(tmp_path: Path) -> Iterator[tuple[FederatedMinio, OpenId]]:
+def federated(tmp_path: Path) -> Iterator[tuple[FederatedMinio, JwksServer]]:
     authority = Authority(tmp_path / "authority")
     pair = authority.pair("minio")
-    with OpenId() as provider:
+    with JwksServer(Issuer()) as provider:
         minio = FederatedMinio(ca=authority.cert, cert=pair.cert, key=pair.key)
-        minio.provider = provider.url
+        minio.provider = provider.configuration
         with minio:
             minio.make_bucket(BUCKET)
             yield minio, provider
 
 
 async def test_keys_by_web_identity(
-    federated: tuple[FederatedMinio, OpenId], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    federated: tuple[FederatedMinio, JwksServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """AssumeRoleWithWebIdentity by obstore and by boto3, with a private authority."""
     minio, provider = federated
@@ -342,7 +308,7 @@ async def test_keys_by_web_identity(
     web_identity(monkeypatch, minio, token)
 
     def tell(issuer: Callable[..., str]) -> None:
-        token.write_text(issuer(aud=minio.client_id, iss=provider.url, azp=minio.client_id))
+        token.write_text(issuer(aud=minio.client_id, iss=provider.name, azp=minio.client_id))
 
     tell(provider.issuer.token)
     store = opened(minio, allow_http=False, ca_certificate=str(minio.ca))

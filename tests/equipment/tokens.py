@@ -53,8 +53,14 @@ class Issuer:
         return jwt.encode(said, claims(**changed), self.keys[kid], registry=registry)
 
 
+CONFIGURATION = "/.well-known/openid-configuration"
+
+
 class JwksServer:
-    """`with JwksServer(issuer) as server`: its keys at `server.url`, as long as `up` is true."""
+    """`with JwksServer(issuer) as server`: its keys at `server.url`, as long as `up` is true.
+
+    At `configuration` it says so, as providers of OpenID do.
+    """
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer, self.up, self.asked = issuer, True, 0
@@ -63,7 +69,9 @@ class JwksServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.asked += 1
-                content = outer.issuer.jwks() if outer.up else b""
+                said = {"issuer": outer.name, "jwks_uri": outer.url}
+                shown = json.dumps(said).encode() if self.path == CONFIGURATION else outer.issuer.jwks()
+                content = shown if outer.up else b""
                 self.send_response(200 if outer.up else 503)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
@@ -73,7 +81,8 @@ class JwksServer:
                 """Nowhere."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
+        self.name = f"http://127.0.0.1:{self._server.server_port}"
+        self.url, self.configuration = f"{self.name}/keys", f"{self.name}{CONFIGURATION}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

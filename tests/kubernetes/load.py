@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
@@ -152,13 +152,12 @@ class Load:
         stored = Counter(value for records in found.values() for _, value in records)
         told = [value for producer in self._producers for value in producer.seen.values]
         result = Result(name, round(ended - begun, 1), len(told), note=note)
-        result.lost = sum(value not in stored for value in told)
-        result.doubled = sum(count > 1 for count in stored.values())
+        result.lost, result.doubled = compared(told, stored)
         for member in self._members:
             try:
-                _until(partial(_has_read, member, set(stored)), "")
+                _until(partial(_has_read, member, stored), "")
             except AssertionError:
-                result.unread += len(set(stored).difference(member.seen.values))
+                result.unread += len(unread(member.seen.values, stored))
             member.stop()
         everybody = [*self._producers, *self._members]
         errors = [f"{client.seen.name}: {error}" for client in everybody for error in client.seen.errors]
@@ -175,8 +174,18 @@ def _has_begun(client: Rdkafka) -> bool:
     return bool(client.seen.values)
 
 
-def _has_read(member: GroupMember, stored: set[bytes]) -> bool:
-    return not stored.difference(member.seen.values)
+def _has_read(member: GroupMember, stored: Mapping[bytes, int]) -> bool:
+    return not unread(member.seen.values, stored)
+
+
+def compared(told: Iterable[bytes], stored: Mapping[bytes, int]) -> tuple[int, int]:
+    """How many acknowledged values are not stored, and how many are stored more than once."""
+    return sum(value not in stored for value in told), sum(count > 1 for count in stored.values())
+
+
+def unread(values: Iterable[bytes], stored: Mapping[bytes, int]) -> set[bytes]:
+    """What is stored, and was never among these values of a reader."""
+    return set(stored).difference(values)
 
 
 def _until(holds: Callable[[], object], otherwise: str) -> None:

@@ -28,6 +28,8 @@ CHARS: Final = 1_000
 """Of a key, a value or headers in a list; …"""
 CHARS_OF_ONE: Final = 200_000
 """… and where one record is shown alone."""
+DIGITS_MAX: Final = 19
+"""An offset has fewer."""
 PARTITIONS_AT_ONCE: Final = 32
 """That are looked at where none is named: the first ones, each for its share."""
 
@@ -128,13 +130,7 @@ def _asked(request: Request) -> Asked:
     if start not in STARTS:
         raise Problem(400, f"start={start!r} is none of {', '.join(STARTS)}", "?start=newest")
     given = word(request, "at").strip()
-    at = (
-        at_ms(given)
-        if start == "time"
-        else int(given)
-        if given.isascii() and given.isdigit() and len(given) < 19
-        else 0
-    )
+    at = at_ms(given) if start == "time" else _offset(given)
     if at is None:
         raise Problem(400, f"at={given!r} is no time", "?at=2026-01-31T12:00 or Unix ms")
     named = word(request, "partition")
@@ -143,6 +139,11 @@ def _asked(request: Request) -> Asked:
     tail = request.query_params.get("tail") == "1"
     wanted = Filter(word(request, "key"), word(request, "search"))
     return Asked(partition, start, at, rows, tail, wanted, given)
+
+
+def _offset(given: str) -> int:
+    """0 for what is no offset."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < DIGITS_MAX else 0
 
 
 def _form(topic: Topic, look: Asked) -> Html:
