@@ -14,14 +14,17 @@ from pathlib import Path
 
 from agent.background.jobs import Background
 from agent.cluster.peers.service import Peers, warmer_of
+from agent.cluster.relay.service import Relaying, relayed
 from agent.config import Config, advertised
 from agent.config.rules import scheme
 from agent.dependencies import log_of, replica_options, store_of
+from agent.health.binding import Binding
 from agent.health.files import watch_files
 from agent.health.health import Health, Signals
 from agent.health.standing import Standing
 from agent.health.watched import WatchedLog, WatchedStore
-from agent.http import HttpServer, Parts, build
+from agent.http import HealthRoutes, HttpServer, Inside, Parts, build
+from agent.kafka.asking import Asking
 from agent.kafka.assembly import (
     assemble,
     authority_of,
@@ -29,6 +32,7 @@ from agent.kafka.assembly import (
     logins_of,
     open_reader,
     put_chunk_of,
+    reads_of,
 )
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
@@ -45,6 +49,7 @@ from agent.net.server import Server
 from agent.net.tokens.identity import Bearers
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
+from agent.registering import registration
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.episodes import Episodes
@@ -55,15 +60,14 @@ from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
 from agent.telemetry.shadow import Shadow
+from agent.telemetry.told_figures import told_now
 from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
-from coordination.commands import Listener as ListenerMessage
 from coordination.commands import RegisterAgent
 from coordination.log import Log, Unavailable
 from coordination.replica import Replica
-from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.scram import SECRET_BYTES
 from coordination.state.types import serving_of
 from coordination.trouble import Troubles
@@ -82,13 +86,16 @@ class App:
 
     `log` and `store` replace the configured ones (tests share memory ones between agents). `config_file`:
     where the configuration came from; `memory_bytes`: what it was made to fit. Both are told of.
+    `watched_at`: where the process that watches several agents asks it; None: nobody does.
     """
 
     _services: Services | None = None
     _dispatcher: Dispatcher | TracedDispatcher | None = None
     _exporting: Exporting | None = None
     _trail_writer: TrailWriter | None = None
+    _stopping = False
     peers: Peers | None = None
+    relaying: Relaying | None = None
     http_port = 0
 
     def __init__(
@@ -100,21 +107,22 @@ class App:
         store: ObjectStore | None = None,
         config_file: Path | None = None,
         memory_bytes: int | None = None,
+        watched_at: Path | None = None,
     ) -> None:
         self.config, self.memory_bytes = config, memory_bytes
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.damages, self.refusals = Damages(self.clock, self.metrics), Refusals(self.clock, self.metrics)
         self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
-        self.trail = Trail(config.audit_log, self.clock, config.agent_name, self.metrics)
+        self.trail = self._trail()
         self.shadow = Shadow(self.clock, config.authorizer.shadow_rows_max)
         self.traces, signals, troubles = self._tracing(), Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
-        self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
+        self.log = self._followed(log, signals)
         self.store: ObjectStore = WatchedStore(store, signals.store_reads, signals.store_writes)
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
-        self.reader = open_reader(config, self.store)
-        self.merged = MergedRanges(self.store, config.fetch.index_cache_bytes_max)
+        self.reader = open_reader(config, reads := reads_of(config, self.store, self.metrics))
+        self.merged = MergedRanges(reads, config.fetch.index_cache_bytes_max)
         self.background = Background(
             config,
             self.clock,
@@ -130,16 +138,29 @@ class App:
         )
         self.health = Health(config, self.replica, self.store, signals, troubles)
         self.files = watch_files(config, config_file, log)
+        self.binding = Binding(self.store, self.replica.give_up)
         self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
         self.warmer = warmer_of(config, self.replica, self.reader)
         self._waits = {what: _waiting_for(what) for what in ("log", "store")}
-        self.kafka_ports: list[int] = []
-        self._serving, self._stopping = asyncio.Event(), False
+        self._serving, self.kafka_ports = asyncio.Event(), list[int]()
         self._admission = Admission(config.quotas, self.metrics, self.clock.monotonic)
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED, self._admission)
         self._know_people()
-        self._http = HttpServer(build(self._parts()), config.http, self._doors.http, self.metrics)
+        self._show(watched_at)
         self.replica.on_wake.append(self._server.drop_all)
+
+    def _show(self, watched_at: Path | None) -> None:
+        """What answers by HTTP, to everybody and to the process that watches this one."""
+        parts = self._parts()
+        health = HealthRoutes(parts)
+        self._http = HttpServer(build(parts, health), self.config.http, self._doors.http, self.metrics)
+        self._inside = None if watched_at is None else Inside(watched_at, health, self._about)
+
+    def _followed(self, log: Log, signals: Signals) -> Log:
+        """The log as this agent uses it: by the zone's relay where there is one, watched, measured."""
+        self.relayed = relayed(self.config, log)
+        watched = WatchedLog(self.relayed or log, signals.log_reads, signals.appends)
+        return MeasuredLog(watched, self.metrics)
 
     def _tracing(self) -> Traces:
         """What requests and commits tell of their time, for a collector. Raises ConfigError."""
@@ -156,6 +177,12 @@ class App:
             }
             self._exporting = Exporting(config, traces, self.clock, about)
         return traces
+
+    def _trail(self) -> Trail:
+        """Who did what; the newest of it is remembered for the console."""
+        config = self.config
+        remembered = config.console.changes_remembered_max if config.console.enabled else 0
+        return Trail(config.audit_log, self.clock, config.agent_name, self.metrics, remembered)
 
     def _know_people(self) -> None:
         """Who comes in and who may do what, for Kafka and HTTP. Reads files. Raises ConfigError."""
@@ -182,14 +209,19 @@ class App:
         """
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
+        if self._inside is not None:
+            await self._inside.start()
         self._doors.start()
         if self._exporting is not None:
             self._exporting.start()
         await self.files.start()
         fingerprint = await self._claim_bucket()
+        if scheme(self.config.log.url) == "etcd":
+            self.binding.start(fingerprint)
         services = self._assembled(fingerprint.cluster_id)
         await self._open(services)
-        await self.replica.start(self._registration(await self._start_peers(fingerprint)))
+        peer_address = await self._start_peers(fingerprint)
+        await self.replica.start(self._registration(peer_address))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
         if self._trail_writer is not None:
@@ -217,7 +249,7 @@ class App:
             self.replica,
             self.reader,
             self.merged,
-            put_chunk_of(self.config, self.store, self.metrics),
+            self.binding.guarding(put_chunk_of(self.config, self.store, self.metrics)),
             cluster_id,
             self.metrics,
             self.standing,
@@ -249,12 +281,11 @@ class App:
         self._stopping = self.health.stopping = True
         config = self.config.shutdown
         if self._serving.is_set() and self.replica.ready:
-            await self.replica.leave()
-            self.standing.send_away()
-            await asyncio.sleep(config.drain_ms / 1000)
+            await self._leave(config.drain_ms / 1000)
         await self._doors.stop()
         await self.health.stop()
         await self.files.stop()
+        await self.binding.stop()
         await self.background.stop()
         if self._services is not None:
             # Requests of a start that was given up wait for what will not come.
@@ -268,11 +299,20 @@ class App:
         await self.merged.close()
         await self.reader.close()
         await self._http.stop()
+        if self._inside is not None:
+            await self._inside.stop()
         if self._exporting is not None:
             await self._exporting.stop()
         await self.store.close()
         await self.log.close()
         _log.info("stopped")
+
+    async def _leave(self, drain_s: float) -> None:
+        """Leave Metadata; clients are sent away once the others know, `drain_s` later at most."""
+        await self.replica.leave()
+        await self.replica.known_to_others(drain_s)
+        self.standing.send_away()
+        await asyncio.sleep(drain_s)
 
     async def _finish(self, services: Services, seconds: float) -> None:
         """Answer parked polls, flush what was admitted, let the answers leave."""
@@ -335,35 +375,26 @@ class App:
         if not config.enabled or scheme(self.config.log.url) == "sqlite":
             return ""
         cluster_id = fingerprint.cluster_id
-        self.peers = Peers(self.config, self.clock, self.replica, self.reader, self.store, cluster_id)
+        self.peers = Peers(
+            self.config,
+            self.clock,
+            self.replica,
+            self.reader,
+            self.store,
+            cluster_id,
+            lambda: told_now(self.config.agent_name, self.metrics, self.health.reasons()).encoded(),
+        )
+        if self.relayed is not None:
+            server, client = self.peers.server, self.peers.client
+            self.relaying = Relaying(self.config, self.relayed, self.replica, server, client)
         return f"{advertised(config.host, config.advertised_host)}:{await self.peers.start()}"
 
     def _registration(self, peer_address: str) -> RegisterAgent:
-        """What the cluster is told of this agent."""
-        config = self.config
-        listeners = [
-            ListenerMessage(
-                name=each.name,
-                host=advertised(each.host, each.advertised_host),
-                port=each.advertised_port or port,
-            )
-            for each, port in zip(config.listeners, self.kafka_ports, strict=True)
-        ]
-        http = config.http
-        http_port = http.advertised_port or self.http_port
-        return RegisterAgent(
-            name=config.agent_name,
-            node_id=config.agent.node_id,
-            listeners=listeners,
-            zone=config.agent.zone,
-            http_address=f"{advertised(http.host, http.advertised_host)}:{http_port}",
-            version=VERSION,
-            feature_min=FEATURE_LEVEL_MIN,
-            feature_max=FEATURE_LEVEL_MAX,
-            roles=config.roles,
-            peer_address=peer_address,
-            joining=True,
-        )
+        return registration(self.config, self.kafka_ports, self.http_port, peer_address)
+
+    def _about(self) -> Mapping[str, object]:
+        """Who this is and where it answers, for the process that watches it."""
+        return {"node_id": self.replica.node_id, "kafka": self.kafka_ports, "http": self.http_port}
 
     def _parts(self) -> Parts:
         """What HTTP shows."""
@@ -387,11 +418,17 @@ class App:
             committers=self.background.committers,
             latest=self.background.latest,
             publishers=self.background.publishers,
+            archive=self.background.archive,
+            scrub=lambda: self.background.scrub,
+            lags=self.background.lag_history,
+            peers=lambda: self.peers.client if self.peers is not None else None,
             kafka=lambda: Showing(self._services) if self._services and self._serving.is_set() else None,
+            asked=lambda: Asking(self._services) if self._services and self._serving.is_set() else None,
             queues=self._queues,
             reads=self._reads,
             health=self.health,
             standing=self.standing,
+            traces=self.traces,
             files=self.files,
             memory_bytes=self.memory_bytes,
         )
@@ -413,7 +450,8 @@ class App:
             "index_gets": self.merged.reads,
             "warmed_bytes": self.warmer.warmed_bytes,
         }
-        return counts if self.peers is None else {**counts, **self.peers.counts()}
+        others = [each.counts() for each in (self.peers, self.relaying) if each is not None]
+        return counts | {name: count for each in others for name, count in each.items()}
 
     def _queues(self) -> Mapping[str, int]:
         stats = self.reader.stats
@@ -431,6 +469,8 @@ class App:
             sizes["produce_buffered_bytes"] = self._services.produce.buffered_bytes
             sizes["produce_held_bytes"] = self._services.produce.budget.used
             sizes["fetch_parked"] = self._services.fetch.waiters.count
+            sizes["fetch_sessions"] = self._services.sessions.count
+            sizes["fetch_session_partitions"] = self._services.sessions.partitions
             sizes["leader_changes"] = self._services.hints.changes
             sizes["groups_classic"] = len(self._services.groups.running())
             sizes["groups_consumer"] = self._services.consumer_groups.running()

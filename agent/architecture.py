@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.kafka.handlers import HANDLERS
 from agent.net.wire.api import APIS
 from coordination.state.state import HANDLERS as COMMANDS
-from coordination.steps import STEPS
+from coordination.steps import RESTORE_STEPS, STEPS
 from iceberg.steps import STEPS as TABLE_STEPS
 from iceberg.upsert.steps import STEPS as LATEST_STEPS
 
@@ -56,7 +56,7 @@ def _paths() -> list[str]:
     title = f"**Steps between which an agent may die** ({where}):"
     rows = [
         f"| {path} | {' → '.join(step.partition('/')[2] for step in steps)} |"
-        for path, steps in groupby(STEPS, key=lambda step: step.partition("/")[0])
+        for path, steps in groupby(STEPS + RESTORE_STEPS, key=lambda step: step.partition("/")[0])
     ]
     tables = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
     rows += [f"| {path} | {' → '.join(steps)} |" for path, steps in tables]

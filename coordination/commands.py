@@ -72,6 +72,7 @@ from coordination.proto.log_pb2 import (
     MergedRange,
     MoveLogStart,
     Part,
+    PurgeTopics,
     PutClassicGeneration,
     PutNamespace,
     PutScramCredential,
@@ -89,6 +90,7 @@ from coordination.proto.log_pb2 import (
     SkipDamaged,
     SwapSegments,
     Trim,
+    UndeleteTopic,
     UpdateFeatures,
 )
 
@@ -193,6 +195,7 @@ __all__ = [
     "MergedRange",
     "MoveLogStart",
     "Part",
+    "PurgeTopics",
     "PutClassicGeneration",
     "PutNamespace",
     "PutSubjectSettings",
@@ -213,6 +216,7 @@ __all__ = [
     "SkipDamaged",
     "SwapSegments",
     "Trim",
+    "UndeleteTopic",
     "UpdateFeatures",
     "command",
     "config_entries",

@@ -132,12 +132,14 @@ class Job(ABC):
         return lambda: self.replica.state.partitions[handle] is None
 
     def item_worked(self, name: str) -> None:
-        """Forget that an item failed, and tell that it does no more; or that it is gone."""
+        """Forget that an item failed, and tell that it does no more, or that it is there no more."""
         failure = self.failures.pop(name, None)
         if failure is not None:
             lasted_s = round(asyncio.get_running_loop().time() - failure.since_s, 1)
             told = {"job": self.claim, "item": name, "times": failure.count, "lasted_s": lasted_s}
-            _logger.info("an item fails no more", extra={"fields": told})
+            gone = failure.gone()
+            event = "an item that failed is there no more" if gone else "an item fails no more"
+            _logger.info(event, extra={"fields": told})
 
     def item_failed(
         self,

@@ -186,6 +186,35 @@ class Renewing(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a log says itself, of one moment.
+
+    `newest`: revision of the newest entry of any live incarnation, 0 when none has one. `holds`: the asked
+    entry is in the log exactly so, or is trimmed; True when none was asked.
+    """
+
+    revision: int
+    newest: int
+    holds: bool
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """A log of several agents, which can be asked whether what another reader of it says is true."""
+
+    async def testify(self, entry: LogEntry | None = None) -> Statement:
+        """By one linearizable read: how far the log is, and whether it has this entry.
+
+        Raises Unavailable; LogRegressed when the log went back.
+        """
+        ...
+
+    def ask_progress(self) -> None:
+        """Have who follows told soon how far the log is, entries or not. Asking often costs nothing."""
+        ...
+
+
 @runtime_checkable
 class Alarmed(Protocol):
     """A log that can say what is wrong with it although it answers."""

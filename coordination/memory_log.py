@@ -19,6 +19,7 @@ from coordination.log import (
     LogEntry,
     LogRegressed,
     Member,
+    Statement,
     Trimmed,
     Unavailable,
     check_last,
@@ -107,6 +108,13 @@ class MemoryLog:
     async def current(self) -> int:
         """The server's revision."""
         return await self.ask(lambda: self.server.revision)
+
+    async def testify(self, entry: LogEntry | None = None) -> Statement:
+        """See coordination.log.Witness."""
+        return await self.ask(lambda: self.server.testify(entry))
+
+    def ask_progress(self) -> None:
+        """See coordination.log.Witness: followers here are told of every revision."""
 
     async def members(self) -> Sequence[Member]:
         """The live keys."""

@@ -8,7 +8,7 @@ import copy
 from dataclasses import dataclass, field
 
 from coordination.chain import KeyState
-from coordination.log import EntryName, LogEntry, Member
+from coordination.log import EntryName, LogEntry, Member, Statement
 
 
 class WatchCancelled(Exception):
@@ -151,6 +151,16 @@ class MemoryServer:
         found = self._state.entries[self._index(entry.revision - 1) :][:1]
         names = [EntryName(each.revision, each.incarnation, each.sequence) for each in found]
         return names == [entry]
+
+    def testify(self, entry: LogEntry | None) -> Statement:
+        """See coordination.log.Witness."""
+        keys = self._reap().keys.values()
+        newest = max((key.revision for key in keys if key.sequence), default=0)
+        holds = entry is None or entry.revision <= self._state.trimmed or self._stands(entry)
+        return Statement(self.revision, newest, holds)
+
+    def _stands(self, entry: LogEntry) -> bool:
+        return self._state.entries[self._index(entry.revision - 1) :][:1] == [entry]
 
     def watch(self, after: int) -> Watch:
         """Begin a watch. Raises Compacted."""

@@ -32,7 +32,8 @@ def open_log(url: str, clock: Clock, **options: Any) -> Log:
         return SqliteLog(parts.path, clock, **options)
     if parts.scheme == "etcd":
         from coordination.etcd.log import EtcdLog, EtcdOptions
+        from coordination.etcd.rebased import RebasedLog
 
         endpoints, cluster = parts.netloc.split(","), parts.path.strip("/")
-        return EtcdLog(endpoints, cluster, clock, EtcdOptions(**options))
+        return RebasedLog(EtcdLog(endpoints, cluster, clock, EtcdOptions(**options)))
     raise ValueError(f"log.url {url!r}: unknown scheme {parts.scheme!r}; use {SCHEMES}")

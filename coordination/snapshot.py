@@ -91,6 +91,17 @@ def decode_steps(content: bytes) -> Iterator[State]:
         raise CorruptSnapshot(f"snapshot at revision {revision} ends early")
 
 
+def check(content: bytes) -> int:
+    """Whether a file is whole, without loading it; the revision that it holds. Raises CorruptSnapshot."""
+    body = memoryview(content)[_HEADER.size :]
+    revision, checksum = _header(content, body)
+    digest = blake2b(content[: _SIGNED.size], digest_size=_CHECKSUM_BYTES)
+    digest.update(body)
+    if digest.digest() != checksum:
+        raise CorruptSnapshot(f"snapshot at revision {revision}: the checksum is wrong")
+    return revision
+
+
 def decode(content: bytes) -> State:
     """Load a file in one go. Raises as decode_steps."""
     *_, state = decode_steps(content)

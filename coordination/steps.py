@@ -27,6 +27,9 @@ STEPS = (
     "snapshot/put",
     "snapshot/record",
     "snapshot/delete-old",
+    "archive/put",
+    "archive/written",
+    "archive/delete-old",
     "trim/agree",
     "trim/log",
     "trim/entries",
@@ -52,7 +55,22 @@ STEPS = (
     "merge/put-manifest",
     "merge/swap",
     "merge/swapped",
+    "scrub/position",
+    "scrub/spare",
+    "scrub/put",
+    "scrub/written",
+    "scrub/drop-spare",
 )
+RESTORE_STEPS = (
+    "restore/begin",
+    "restore/bind",
+    "restore/bound",
+    "restore/put-copies",
+    "restore/put-snapshot",
+    "restore/finish",
+    "restore/finished",
+)
+"""Of the command that begins a new log (coordination/restore/run.py); no agent reaches them."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

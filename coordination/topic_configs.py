@@ -134,6 +134,16 @@ _TABLE: tuple[TopicConfig, ...] = (
                 broker_name="log.roll.ms", in_effect=True, coarser=(("log.roll.hours", HOUR_MS),)),
     TopicConfig("unclean.leader.election.enable", _B, "false", _NONE + "there is no election to lose by.",
                 broker_name="unclean.leader.election.enable"),
+    TopicConfig("floe.delete.retention.ms", _L, "86400000",
+                "For how long the topic is kept when it is deleted, ms; meanwhile floe topic undelete brings "
+                "it back. 0: not at all. What counts is set when it is deleted.", 0, 90 * 24 * HOUR_MS,
+                broker_name="floe.delete.retention.ms", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.delete.protection", _B, "false",
+                "Whether DeleteTopics of the topic is refused (POLICY_VIOLATION).",
+                broker_name="floe.delete.protection", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.restoring", _S, "",
+                "Set while floe restore topic writes the topic, which is not whole before it is gone: of "
+                "which topic, and a digest of up to where.", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.table.enabled", _B, "true", "Whether the topic is kept as an Iceberg table.",
                 broker_name="floe.table.enabled", in_effect=True),
     TopicConfig("floe.table.name", _S, "",

@@ -72,6 +72,32 @@ async def read(store: ObjectStore, warehouse: Warehouse, location: str, length: 
     raise Damaged(f"{location} is damaged: {problem}, in {READS_MAX} reads; restore the object from a backup")
 
 
+def seal_of(location: str) -> tuple[str, str] | None:
+    """The checksum in a file's name: which of `Sums`, and its digits; None where the name has none."""
+    found = _NAME.search(location)
+    return None if found is None else (found[1], found[2])
+
+
+class Sums:
+    """Both checksums of a file that is read piece by piece."""
+
+    def __init__(self) -> None:
+        self._castagnoli = self._ethernet = 0
+        self._digest = hashlib.blake2b(digest_size=8)
+
+    def add(self, piece: Buffer, kind: str) -> None:
+        """Take the next bytes into the checksum of this kind."""
+        if kind == "x":
+            self._digest.update(piece)
+        else:
+            self._castagnoli = crc32c(piece, self._castagnoli)
+            self._ethernet = zlib.crc32(piece, self._ethernet)
+
+    def of(self, kind: str) -> str:
+        """The digits, as names have them."""
+        return self._digest.hexdigest() if kind == "x" else f"{self._castagnoli:08x}{self._ethernet:08x}"
+
+
 def _digest(*content: Buffer) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for part in content:

@@ -31,7 +31,12 @@ PROBE_ROUNDS = 9
 LATE_MS = 150  # a PUT slower than this makes a produce slow
 MULTIPART_DAYS = 7
 _ABSENT = ("NoSuchBucket", "404", "NotFound")
-_UNSET = ("NoSuchLifecycleConfiguration", "NoSuchBucketPolicy", "NoSuchPublicAccessBlockConfiguration")
+_UNSET = (
+    "NoSuchLifecycleConfiguration",
+    "NoSuchBucketPolicy",
+    "NoSuchPublicAccessBlockConfiguration",
+    "ObjectLockConfigurationNotFoundError",
+)
 _UNKNOWN = ("NotImplemented", "MethodNotAllowed", "501", "405", "XNotImplemented", "UnsupportedOperation")
 _ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
 _EVERYBODY = ("/global/AllUsers", "/global/AuthenticatedUsers")
@@ -227,34 +232,103 @@ def _not_told(subject: str, error: ClientError | BotoCoreError) -> Finding:
     )
 
 
+def _rules(bucket: Bucket) -> Sequence[Mapping[str, Any]]:
+    """The lifecycle rules; none where there are none, or the server has no such thing."""
+    try:
+        answer = bucket.client.get_bucket_lifecycle_configuration(Bucket=bucket.name)
+    except ClientError as error:
+        if _code(error) in (*_UNSET, *_UNKNOWN):
+            return []
+        raise
+    rules: Sequence[Mapping[str, Any]] = answer.get("Rules", [])
+    return rules
+
+
 def _versioning(bucket: Bucket) -> Iterator[Finding]:
     status = bucket.client.get_bucket_versioning(Bucket=bucket.name).get("Status", "Disabled")
-    if status == "Enabled":
-        yield Finding(
-            "versioning",
-            Level.WARNING,
-            "versioning is on: objects that Floe deletes stay and are billed",
-            "suspend versioning, or add a lifecycle rule that expires noncurrent versions after a few days",
-        )
-    else:
-        yield Finding("versioning", Level.OK, f"versioning is {status.lower()}")
+    yield judge_versioning(status, _rules(bucket), bucket.prefix)
+
+
+def judge_versioning(status: str, rules: Sequence[Mapping[str, Any]], prefix: str) -> Finding:
+    """What versions help (to bring back what was damaged), and cost, below `prefix`."""
+    if status != "Enabled":
+        told = f"versioning is {status.lower()}"
+        if status != "Disabled":
+            told += ": versions from before stay until a lifecycle rule for noncurrent versions expires them"
+        return Finding("versioning", Level.OK, told)
+    days = [
+        rule["NoncurrentVersionExpiration"].get("NoncurrentDays")
+        for rule in rules
+        if rule.get("NoncurrentVersionExpiration") and _covers(rule, prefix)
+    ]
+    if days:
+        first = min(map(int, filter(None, days)), default=0)
+        told = f"versioning is on; noncurrent versions go after {first} days"
+        return Finding("versioning", Level.OK, f"{told}: until then what was damaged can be brought back")
+    return Finding(
+        "versioning",
+        Level.WARNING,
+        "versioning is on and nothing expires noncurrent versions: objects that Floe deletes stay, and are "
+        "billed, for ever",
+        "add a lifecycle rule that expires noncurrent versions after a few days, or suspend versioning",
+    )
+
+
+def _covers(rule: Mapping[str, Any], prefix: str) -> bool:
+    """Whether an enabled rule applies to everything below `prefix`."""
+    return rule.get("Status") == "Enabled" and not _tagged(rule) and prefix.startswith(_reach(rule))
+
+
+def _reach(rule: Mapping[str, Any]) -> str:
+    where = rule.get("Filter") or {}
+    return str(rule.get("Prefix") or where.get("Prefix") or (where.get("And") or {}).get("Prefix") or "")
+
+
+def _tagged(rule: Mapping[str, Any]) -> bool:
+    where = rule.get("Filter") or {}
+    return "Tag" in where or bool((where.get("And") or {}).get("Tags"))
+
+
+def _object_lock(bucket: Bucket) -> Iterator[Finding]:
+    answer = bucket.client.get_object_lock_configuration(Bucket=bucket.name)
+    yield judge_lock(answer.get("ObjectLockConfiguration") or {})
+
+
+def judge_lock(found: Mapping[str, Any]) -> Finding:
+    """What object lock does to what Floe deletes."""
+    kept = (found.get("Rule") or {}).get("DefaultRetention") or {}
+    if found.get("ObjectLockEnabled") != "Enabled":
+        return Finding("object lock", Level.OK, "object lock is off")
+    if not kept:
+        return Finding("object lock", Level.OK, "object lock is on, without a default retention: harmless")
+    period = f"{kept['Days']} days" if kept.get("Days") else f"{kept.get('Years')} years"
+    return Finding(
+        "object lock",
+        Level.WARNING,
+        f"object lock keeps every version for {period} ({kept.get('Mode')}): what merging, retention and "
+        "collection delete stays and is billed as long, all that is written several times over",
+        "remove the default retention, and keep backups in another bucket (replication) that has it",
+    )
 
 
 def _lifecycle(bucket: Bucket) -> Iterator[Finding]:
     answer = bucket.client.get_bucket_lifecycle_configuration(Bucket=bucket.name)
     rules: Sequence[Mapping[str, Any]] = answer.get("Rules", [])
     bad = [finding for rule in rules for finding in judge_rule(rule, bucket.prefix)]
-    yield from bad or [Finding("lifecycle", Level.OK, f"{len(rules)} rules, none touches live data")]
+    if bad:
+        yield from bad
+        return
+    told = f"{len(rules)} rules, none touches live data"
+    if any(rule.get("AbortIncompleteMultipartUpload") and _covers(rule, bucket.prefix) for rule in rules):
+        told += "; broken uploads are cleaned up"
+    yield Finding("lifecycle", Level.OK, told)
 
 
 def judge_rule(rule: Mapping[str, Any], prefix: str) -> Iterator[Finding]:
     """What a lifecycle rule would do to objects below `prefix`. Floe's objects carry no tags."""
     name = rule.get("ID") or "without a name"
-    where = rule.get("Filter") or {}
-    both = where.get("And") or {}
-    tagged = "Tag" in where or bool(both.get("Tags"))
-    reach = rule.get("Prefix") or where.get("Prefix") or both.get("Prefix") or ""
-    if rule.get("Status") != "Enabled" or tagged:
+    reach = _reach(rule)
+    if rule.get("Status") != "Enabled" or _tagged(rule):
         return
     if not (prefix.startswith(reach) or reach.startswith(prefix)):
         return
@@ -322,6 +396,7 @@ def is_public(statement: Mapping[str, Any]) -> bool:
 _LOOKS: dict[str, Callable[[Bucket], Iterator[Finding]]] = {
     "versioning": _versioning,
     "lifecycle": _lifecycle,
+    "object lock": _object_lock,
     "public access block": _public_block,
     "access list": _acl,
     "policy": _policy,

@@ -83,7 +83,7 @@ def encode(cluster_id: bytes, chunk: ChunkId, slices: Sequence[PartitionBatches]
         )
     parts: list[Buffer] = [encode_header(cluster_id, chunk)]
     positions: list[int] = []
-    footer = Footer()
+    rows: list[FooterSlice] = []
     position, last = HEADER_SIZE, -1
     for partition, batches in slices:
         if partition <= last:
@@ -95,10 +95,9 @@ def encode(cluster_id: bytes, chunk: ChunkId, slices: Sequence[PartitionBatches]
             crc = crc32c(batch, crc)
             position += len(batch)
         parts += batches
-        _append(footer, FooterSlice(partition, start, position - start, len(batches), crc))
-    content = footer.SerializeToString(deterministic=True)
-    parts.append(content + _trailer.pack(len(content), crc32c(content), _TRAILER_MAGIC))
-    size = position + len(content) + TRAILER_SIZE
+        rows.append(FooterSlice(partition, start, position - start, len(batches), crc))
+    parts.append(encode_footer(rows))
+    size = position + len(parts[-1])
     if size > CHUNK_BYTES_MAX:
         raise ValueError(f"a chunk of {size} bytes is above the limit of {CHUNK_BYTES_MAX}: flush earlier")
     return EncodedChunk(chunk, parts, size, positions)
@@ -143,6 +142,15 @@ class ChunkWriter:
             PartitionBatches(partition, self._batches[partition]) for partition in sorted(self._batches)
         ]
         return encode(cluster_id, chunk, slices)
+
+
+def encode_footer(slices: Sequence[FooterSlice]) -> bytes:
+    """The last bytes of a chunk that holds these, in the order of their positions: footer and trailer."""
+    footer = Footer()
+    for each in slices:
+        _append(footer, each)
+    content = footer.SerializeToString(deterministic=True)
+    return content + _trailer.pack(len(content), crc32c(content), _TRAILER_MAGIC)
 
 
 def encode_header(cluster_id: bytes, chunk: ChunkId) -> bytes:
@@ -194,8 +202,11 @@ def decode_footer(tail: Buffer) -> list[FooterSlice]:
     return _slices(content)
 
 
-def verify(data: Buffer, chunk: ChunkId) -> list[FooterSlice]:
-    """Check a whole object against its name, its footer and every checksum. Raises CorruptChunk."""
+def verify(data: Buffer, chunk: ChunkId, *, mended: bool = False) -> list[FooterSlice]:
+    """Check a whole object against its name, its footer and every checksum. Raises CorruptChunk.
+
+    `mended`: also one that was repaired (rebuilding.py), whose footer leaves out what nothing refers to.
+    """
     view = memoryview(data)
     found = decode_header(view).chunk
     if found != chunk:
@@ -203,12 +214,13 @@ def verify(data: Buffer, chunk: ChunkId) -> list[FooterSlice]:
     slices = decode_footer(view)
     position = HEADER_SIZE
     for each in slices:
-        if each.position != position:
+        if each.position < position or (each.position > position and not mended):
             raise CorruptChunk(f"partition {each.partition} begins at byte {each.position}, not {position}")
-        position += each.length
+        position = each.position + each.length
         if crc32c(view[each.position : position]) != each.crc:
             raise CorruptChunk(f"the batches of partition {each.partition} do not match their checksum")
-    if position + footer_length(view[-TRAILER_SIZE:]) + TRAILER_SIZE != len(view):
+    end = position + footer_length(view[-TRAILER_SIZE:]) + TRAILER_SIZE
+    if end > len(view) or (end < len(view) and not mended):
         raise CorruptChunk(f"the batches end at byte {position} of {len(view)}, not where the footer begins")
     return slices
 

@@ -7,28 +7,15 @@ whoever finds it taken by our bytes has succeeded. So the slowest few PUTs are n
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from objectstore import tasks
 from objectstore.budget import PutBudget
+from objectstore.lateness import HedgePolicy, Lateness
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.retry import find_ours
 from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition, StoreError
-
-SAMPLES_MAX = 64  # newest PUTs whose durations decide when one is late
-SAMPLES_MIN = 16  # before that the longest delay holds
-
-
-@dataclass(frozen=True, slots=True)
-class HedgePolicy:
-    """A PUT is late after `factor` times the 90th percentile, within the bounds."""
-
-    factor: float = 3.0
-    delay_s_min: float = 0.05
-    delay_s_max: float = 2.0
-    share_max: float = 0.05  # of all PUTs; more would feed the overload that made them late
 
 
 @dataclass(slots=True)
@@ -49,21 +36,11 @@ class ChunkPutter:
     ) -> None:
         self._store = store
         self._budget = budget
-        self._policy = policy or HedgePolicy()
-        self._durations: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self.lateness = Lateness(policy or HedgePolicy())
         self.stats = PutStats()
 
-    @property
-    def delay_s(self) -> float:
-        """How long a PUT may take before it is hedged, from the newest PUTs' durations."""
-        policy = self._policy
-        if len(self._durations) < SAMPLES_MIN:
-            return policy.delay_s_max
-        percentile = sorted(self._durations)[len(self._durations) * 9 // 10]
-        return min(policy.delay_s_max, max(policy.delay_s_min, policy.factor * percentile))
-
-    async def put(self, chunk: ChunkId, parts: Sequence[Buffer]) -> None:
-        """Store the chunk; durable on return. A cancelled put may land all the same.
+    async def put(self, chunk: ChunkId, parts: Sequence[Buffer]) -> int:
+        """Store the chunk; durable on return. A cancelled put may land all the same. How many hedges it took.
 
         Raises Precondition when the name holds other bytes (two authors with one incarnation: a broken
         invariant), else what the store raises; Ambiguous is as harmless as the others, since a chunk that
@@ -71,40 +48,44 @@ class ChunkPutter:
         """
         if self._budget is not None:
             await self._budget.take()
+        self.lateness.began()
         self.stats.puts += 1
         self.stats.put_bytes += sum(map(len, parts))
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await self._race(chunk_key(chunk), parts)
-        self._durations.append(loop.time() - started)
+        hedges = await self._race(chunk_key(chunk), parts)
+        self.lateness.took(loop.time() - started)
+        return hedges
 
-    async def _race(self, key: str, parts: Sequence[Buffer]) -> None:
+    async def _race(self, key: str, parts: Sequence[Buffer]) -> int:
         first = tasks.owned(self._store.put(key, parts, CREATE), "put")
-        runners = [first]
+        runners, hedges = [first], 0
         try:
-            await asyncio.wait(runners, timeout=self.delay_s)
+            await asyncio.wait(runners, timeout=self.lateness.delay_s)
             if not first.done() and self._may_hedge():
+                hedges = 1
                 self.stats.hedges += 1
+                self.lateness.hedged()
                 if self._budget is not None:
                     await self._budget.take()
                 runners.append(tasks.owned(self._store.put(key, parts, CREATE), "hedged put"))
             await self._first_good(key, parts, runners)
-            if len(runners) > 1 and not first.done():
+            if hedges and not first.done():
                 self.stats.hedges_won += 1
+            return hedges
         finally:
-            for runner in runners:
-                runner.cancel()
-                runner.add_done_callback(_seen)
+            tasks.let_go(runners)
 
     def _may_hedge(self) -> bool:
-        affordable = self._budget is None or self._budget.wait() == 0
-        return affordable and self.stats.hedges < 1 + self._policy.share_max * self.stats.puts
+        return self.lateness.affordable and (self._budget is None or self._budget.wait() == 0)
 
-    async def _first_good(
-        self, key: str, parts: Sequence[Buffer], runners: Sequence[asyncio.Task[str]]
-    ) -> None:
-        """Return at the first success; raise when all have failed."""
-        waiting = list(runners)
+    async def _first_good(self, key: str, parts: Sequence[Buffer], runners: list[asyncio.Task[str]]) -> None:
+        """Return at the first success; raise when all have failed, or when other bytes have the name.
+
+        Who is refused looks at what is there, which takes as long as several reads; meanwhile the answer of
+        the request that took the name may come, and is as good. Looks are added to `runners`.
+        """
+        puts, waiting = len(runners), list(runners)
         errors: list[StoreError] = []
         while waiting:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -113,17 +94,19 @@ class ChunkPutter:
                 try:
                     runner.result()
                 except Precondition as refusal:
-                    if len(runners) > 1 and await find_ours(self._store, key, parts) is not None:
-                        return
-                    raise refusal
+                    if puts == 1 or runner in runners[puts:]:
+                        raise
+                    runners.append(tasks.owned(self._look(key, parts, refusal), "look at a chunk"))
+                    waiting.append(runners[-1])
                 except StoreError as error:
                     errors.append(error)
                 else:
                     return
         raise next((error for error in errors if isinstance(error, Ambiguous)), errors[0])
 
-
-def _seen(runner: asyncio.Task[str]) -> None:
-    """The loser's outcome does not matter any more."""
-    if not runner.cancelled():
-        runner.exception()
+    async def _look(self, key: str, parts: Sequence[Buffer], refusal: Precondition) -> str:
+        """The etag of our bytes under the name; raises the refusal when they are others."""
+        etag = await find_ours(self._store, key, parts)
+        if etag is None:
+            raise refusal
+        return etag

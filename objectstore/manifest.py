@@ -232,6 +232,20 @@ class Manifest:
         return Manifest(self.partition, columns, end_offset, self.first_dirty_offset)
 
 
+def name_of(data: Buffer) -> ManifestId:
+    """Which manifest the object says that it is. Raises CorruptManifest."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptManifest(f"{len(data)} bytes are less than a manifest header of {HEADER_BYTES}")
+    return ManifestId(*_header.unpack_from(data)[3:6])
+
+
+def front_problem(data: Buffer, manifest: ManifestId) -> str:
+    """What is wrong with the header of a sound manifest where no reader looks: no checksum is over that."""
+    front, content = memoryview(data)[:HEADER_BYTES], memoryview(data)[HEADER_BYTES:]
+    due = _header.pack(_MAGIC, VERSION, HEADER_BYTES, *manifest, len(content), crc32c(content))
+    return "" if front == due else "its header is not what was written"
+
+
 def decode(data: Buffer, manifest: ManifestId) -> Manifest:
     """The manifest of this name. Raises CorruptManifest."""
     view = memoryview(data)

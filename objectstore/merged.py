@@ -19,7 +19,7 @@ from objectstore.manifest import CorruptManifest, Manifest
 from objectstore.naming import ManifestId, SegmentId, SliceRef, manifest_key, segment_key
 from objectstore.reader import ChunkMissing
 from objectstore.segment import BlockIndex, CorruptSegment, SegmentInfo
-from objectstore.store import NotFound, ObjectStore, StoreError
+from objectstore.store import NotFound, Reads, StoreError
 
 CACHE_BYTES_MAX = 32 << 20
 READS_IN_FLIGHT_MAX = 16
@@ -138,6 +138,11 @@ class _Kept(Generic[_Name, _Content]):
         await asyncio.wait([task])  # when cancelled it gives up waiting; the load goes on for the others
         return task.result()
 
+    def known(self, name: _Name) -> _Content | None:
+        """What is in memory, and stays as long as it would have."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept[0]
+
     async def close(self) -> None:
         """End what is being loaded."""
         tasks = list(self._flying.values())
@@ -169,7 +174,7 @@ class _Kept(Generic[_Name, _Content]):
 class MergedRanges:
     """One agent's view of merged ranges. `bytes_max` bounds what is kept of manifests and indexes."""
 
-    def __init__(self, store: ObjectStore, bytes_max: int = CACHE_BYTES_MAX) -> None:
+    def __init__(self, store: Reads, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._store = store
         self._manifests = _Kept(self._load_manifest, bytes_max // 2)
         self._indexes = _Kept(self._load_index, bytes_max // 2)
@@ -188,6 +193,14 @@ class MergedRanges:
     def remember(self, named: ManifestId, manifest: Manifest) -> None:
         """Keep a manifest that this agent has written itself."""
         self._manifests.keep(named, manifest, manifest.memory_bytes)
+
+    def known_manifest(self, named: ManifestId) -> Manifest | None:
+        """The manifest, if it is in memory."""
+        return self._manifests.known(named)
+
+    def known_index(self, info: SegmentInfo) -> BlockIndex | None:
+        """The blocks of a segment, if they are in memory."""
+        return self._indexes.known(info)
 
     async def index(self, info: SegmentInfo) -> BlockIndex:
         """The blocks of a segment. Raises ChunkMissing, DamagedIndex and what the store raises."""

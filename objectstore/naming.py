@@ -8,6 +8,7 @@ Numbers are fixed-width hexadecimal: key order is number order.
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import NamedTuple
 
 CHUNKS = "chunks/"
@@ -15,6 +16,8 @@ SEGMENTS = "segments/"
 MANIFESTS = "manifests/"
 SNAPSHOTS = "snapshots/"
 TABLES = "tables/"
+LOG = "log/"
+SCRUB = "scrub/"
 FINGERPRINT_KEY = "cluster.json"
 
 NUMBER_MAX = (1 << 64) - 1  # incarnations, chunk numbers and revisions are written in 16 hex digits
@@ -22,6 +25,7 @@ KEY_BYTES_MAX = 1024  # S3's limit, root prefix included; ours are far shorter
 
 _CHUNK = re.compile(r"chunks/([0-9a-f]{16})/([0-9a-f]{16})\.chunk")
 _SNAPSHOT = re.compile(r"snapshots/([0-9a-f]{16})-([0-9a-f]{16})\.snap")
+_PIECE = re.compile(r"log/([0-9a-f]{32})/([0-9a-f]{16})-([0-9a-f]{16})\.log")
 _MERGED = re.compile(r"(?:segments|manifests)/([0-9a-f]{16})/([0-9a-f]{8})-([0-9a-f]{16})\.(seg|manifest)")
 _FOLDER = re.compile(r"[0-9a-f]{16}")
 
@@ -79,6 +83,17 @@ class SnapshotId(NamedTuple):
 
     revision: int
     incarnation: int
+
+
+class PieceId(NamedTuple):
+    """Names one piece of the archived log: its log's folder, the revisions that it covers, both counted in.
+
+    A piece covers from behind the one before it up to its own last entry.
+    """
+
+    folder: str
+    first: int
+    last: int
 
 
 def marker_as_chunk(marker: MarkerId) -> ChunkId:
@@ -148,6 +163,22 @@ def parse_snapshot_key(key: str) -> SnapshotId | None:
     """The snapshot that `key` names; None when it does not look like a snapshot's."""
     match = _SNAPSHOT.fullmatch(key)
     return SnapshotId(int(match[1], 16), int(match[2], 16)) if match else None
+
+
+def log_folder(identity: str) -> str:
+    """The folder of a log's pieces below `log/`, without slashes: the log's own name may hold any letters."""
+    return blake2b(identity.encode(), digest_size=16).hexdigest()
+
+
+def piece_key(piece: PieceId) -> str:
+    """The key of a piece of the archived log."""
+    return f"{LOG}{piece.folder}/{piece.first:016x}-{piece.last:016x}.log"
+
+
+def parse_piece_key(key: str) -> PieceId | None:
+    """The piece that `key` names; None when it does not look like a piece's."""
+    match = _PIECE.fullmatch(key)
+    return PieceId(match[1], int(match[2], 16), int(match[3], 16)) if match else None
 
 
 def check_key(key: str) -> None:

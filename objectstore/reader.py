@@ -23,7 +23,7 @@ from objectstore.markers import marker_batch
 from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, object_key
 from objectstore.ranges import Span, coalesce
 from objectstore.salvage import Run, sound_runs
-from objectstore.store import Buffer, NotFound, ObjectStore, Retryable, StoreError
+from objectstore.store import Buffer, NotFound, Reads, Retryable, StoreError
 
 GAP_BYTES_MAX = 64 * 1024  # slices of a chunk nearer than this are read together …
 SPAN_BYTES_MAX = 8 * 1024 * 1024  # … up to this size
@@ -97,7 +97,7 @@ class ChunkReader:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: Reads,
         cache_bytes_max: int,
         *,
         cold_bytes_max: int | None = None,

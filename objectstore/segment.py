@@ -265,6 +265,50 @@ def decode_index(tail: Buffer, info: SegmentInfo) -> BlockIndex:
     return BlockIndex(list(map(SliceRef, message.base_offset, message.end_offset, names, *columns)))
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a segment says of itself: its name, where its index begins (bytes), and its blocks."""
+
+    segment: SegmentId
+    index_position: int
+    index: BlockIndex
+
+
+def described(data: Buffer) -> Described:
+    """A whole segment without its manifest: header, index, the blocks' checksums. Raises CorruptSegment."""
+    view = memoryview(data)
+    segment = decode_header(view)[1]
+    if len(view) < HEADER_BYTES + TRAILER_BYTES:
+        raise CorruptSegment(f"{len(view)} bytes are less than a segment's header and trailer")
+    position = len(view) - TRAILER_BYTES - int(_trailer.unpack(view[-TRAILER_BYTES:])[0])
+    if position < HEADER_BYTES:
+        raise CorruptSegment(f"its index would begin at byte {position}")
+    info = SegmentInfo(segment, 0, 0, len(view), position, 0, 0, 0)
+    index = decode_index(view[position:], info)
+    due = HEADER_BYTES
+    for block in index.blocks:
+        if block.position != due or crc32c(view[due : due + block.length]) != block.crc:
+            raise CorruptSegment(f"the block at byte {block.position} does not match, due was {due}")
+        due += block.length
+    if due != position:
+        raise CorruptSegment(f"the blocks end at byte {due}, the index begins at {position}")
+    return Described(segment, position, index)
+
+
+def encode_index(blocks: Sequence[SliceRef]) -> bytes:
+    """The last bytes of a segment of these blocks: index and trailer."""
+    index = IndexMessage()
+    for block in blocks:
+        index.base_offset.append(block.base_offset)
+        index.end_offset.append(block.end_offset)
+        index.position.append(block.position)
+        index.length.append(block.length)
+        index.max_timestamp_ms.append(block.max_timestamp_ms)
+        index.crc32c.append(block.crc)
+    content = index.SerializeToString(deterministic=True)
+    return content + _trailer.pack(len(content), crc32c(content), _TRAILER_MAGIC)
+
+
 def verify(data: Buffer, info: SegmentInfo) -> BlockIndex:
     """Check a whole object against its name, its index and every checksum. Raises CorruptSegment."""
     view = memoryview(data)

@@ -77,12 +77,8 @@ PLAIN = Plain()
 CREATE = Create()
 
 
-class ObjectStore(Protocol):
-    """Raises only StoreError subclasses for what the store answers."""
-
-    async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
-        """Write the concatenation of `parts`; returns the new etag. Durable when it returns."""
-        ...
+class Reads(Protocol):
+    """What readers of records ask for: a part of ObjectStore, with its errors."""
 
     async def get(self, key: str) -> bytes:
         """The whole object."""
@@ -92,12 +88,20 @@ class ObjectStore(Protocol):
         """Exactly `length` bytes from `start`; a short answer is Retryable, never short bytes."""
         ...
 
-    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """One buffer per (start, length), near ranges read together."""
-        ...
-
     async def head(self, key: str) -> ObjectMeta:
         """Metadata only."""
+        ...
+
+
+class ObjectStore(Reads, Protocol):
+    """Raises only StoreError subclasses for what the store answers."""
+
+    async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
+        """Write the concatenation of `parts`; returns the new etag. Durable when it returns."""
+        ...
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """One buffer per (start, length), near ranges read together."""
         ...
 
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
@@ -102,6 +102,18 @@ def cancelled(error: BaseException) -> bool:
 def owned(work: Coroutine[Any, Any, _T], place: str) -> asyncio.Task[_T]:
     """A task whose outcome is taken by whoever makes it."""
     return asyncio.get_running_loop().create_task(work, name=place)
+
+
+def let_go(runners: Iterable[asyncio.Task[_T]]) -> None:
+    """End those of a race that still run. What becomes of any of them does not matter any more."""
+    for runner in runners:
+        runner.cancel()
+        runner.add_done_callback(_seen)
+
+
+def _seen(runner: asyncio.Task[_T]) -> None:
+    if not runner.cancelled():
+        runner.exception()
 
 
 def start(

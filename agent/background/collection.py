@@ -51,8 +51,9 @@ class StateView:
 
     def manifest_of(self, partition: int) -> ManifestId | None:
         """See MergedView."""
-        known, leaving = self._replica.state.partitions, self._replica.state.leaving
-        found = (known[partition] if partition < len(known) else None) or leaving.get(partition)
+        state = self._replica.state
+        found = state.partitions[partition] if partition < len(state.partitions) else None
+        found = found or state.leaving.get(partition) or state.deleted_partitions.get(partition)
         return found.merged.manifest if found is not None and found.merged is not None else None
 
     def let_go_whole(self, partition: int) -> bool:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from heapq import nlargest
 
+from agent.telemetry.lag_history import LagHistory
 from agent.telemetry.metrics import Metrics
 from coordination.behind import Marks, marked
 from coordination.clock import Clock
@@ -35,8 +36,17 @@ class GroupLags(Looking):
     Of more are named those that are latest, and of these those with most records to read. 0: it never looks.
     """
 
-    def __init__(self, replica: Replica, clock: Clock, metrics: Metrics, named_max: int) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        clock: Clock,
+        metrics: Metrics,
+        named_max: int,
+        history: LagHistory | None = None,
+    ) -> None:
+        """`history`: who remembers what each look found."""
         super().__init__(replica, "lags of groups", LOOK_S)
+        self._clock, self._history = clock, history
         self._now, self._metrics, self._named_max = clock.monotonic, metrics, named_max
         self._found: list[tuple[float, int, str, str]] = []  # seconds, records, group, topic
         self._marks: dict[Place, Marks] = {}
@@ -57,6 +67,9 @@ class GroupLags(Looking):
             if group is not None:
                 found += await self._group(name, group.offsets, marks)
         self._found, self._marks = nlargest(self._named_max, found), marks
+        if self._history is not None:
+            told = ((records, group, topic) for _, records, group, topic in found)
+            self._history.note(told, self._now(), self._clock.now_ms())
 
     async def _group(
         self, name: str, table: OffsetTable, marks: dict[Place, Marks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.background.catalogs import late_of, publishers_of
 from agent.background.collection import Collection, grace_of, make_collector, make_merged_collector
 from agent.background.expiry.positions import OffsetExpiry
+from agent.background.expiry.topics import TopicPurge
 from agent.background.expiry.transactions import TransactionTimeouts
 from agent.background.group_lag import GroupLags
 from agent.background.retention.job import LogRetention
@@ -17,12 +18,17 @@ from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Parts as MergingParts
 from agent.background.rewriting.merging.planner import MergeRules
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.tables import catalog_of, committers_of, latest_of, parts_of
+from agent.background.scrub.figures import ScrubFigures
+from agent.background.scrub.job import Bucket, Scrub, ScrubOptions
+from agent.background.tables import catalog_of, committers_of, latest_of, parts_of, warehouse_of
 from agent.config import Config
+from agent.telemetry.archive_figures import ArchiveFigures
 from agent.telemetry.catalog_figures import CatalogFigures
+from agent.telemetry.lag_history import LagHistory
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail
+from coordination.archive.keeper import ArchiveOptions, LogArchive
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
 from coordination.log import Log
@@ -31,6 +37,7 @@ from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.trouble import Trouble, Troubles
 from iceberg.service import CommitterService
 from iceberg.upsert.service import UpsertService
+from objectstore.fingerprint import Fingerprint
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
@@ -41,6 +48,9 @@ COMPACTION_READS_MAX = 2  # of the store, at once
 
 class Background:
     """The jobs of one agent. Each is safe to run on every agent: claims in the log say who acts."""
+
+    scrub: Scrub | None = None
+    """What reads the bucket again and mends it; None where it is not to, or before the start."""
 
     def __init__(
         self,
@@ -58,6 +68,7 @@ class Background:
     ) -> None:
         self._config, self._clock, self._replica = config, clock, replica
         self._store, self._merged, self._metrics = store, merged, metrics
+        self._reader, self._log = reader, log
         self._troubles = troubles
         troubles.more.append(self._failing_items)
         self.catalog = catalog_of(config, replica, store, clock, trail)
@@ -68,21 +79,26 @@ class Background:
         if config.tables.enabled:
             parts = parts_of(config, replica, reader, merged, store, clock)
             self.committers = committers_of(config, parts, metrics, traces)
-            self.latest = latest_of(config, parts, metrics)
+            self.latest = latest_of(config, parts, metrics, traces)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""
         figures = CatalogFigures(metrics, lambda: late_of(self.publishers))
         for each in self.publishers:
             each.note = figures.noting(each.options.name)
-        self._lags = GroupLags(replica, clock, metrics, config.telemetry.groups_max)
-        snapshots = SnapshotOptions(
-            revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
-        )
+        self.lag_history = LagHistory(config.console)
+        """How far groups were behind, for the console."""
+        self._lags = GroupLags(replica, clock, metrics, config.telemetry.groups_max, self.lag_history)
+        snapshots = SnapshotOptions(config.snapshots.entries_max, config.snapshots.interval_s)
+        self.archive = self._archive(log) if config.archives_log else None
+        """What copies the log to the bucket; None where it is not to be."""
+        self._snapshots = SnapshotKeeper(replica, log, store, snapshots)
         self._jobs: list[Job] = [
-            SnapshotKeeper(replica, log, store, snapshots),
+            self._snapshots,
+            *([] if self.archive is None else [self.archive]),
             OffsetExpiry(replica, clock),
             LogRetention(replica, merged, clock, metrics),
             TransactionTimeouts(replica, clock),
+            TopicPurge(replica, clock),
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
             *self.publishers,
         ]
@@ -95,6 +111,9 @@ class Background:
             self._jobs.append(self._merging(cluster_id))
         if self._config.compaction.enabled:
             self._jobs.append(self._compaction(cluster_id))
+        if self._config.scrub.enabled:
+            self.scrub = await self._scrub(cluster_id)
+            self._jobs.append(self.scrub)
         for job in self._jobs:
             job.troubles = self._troubles
             job.start()
@@ -121,6 +140,13 @@ class Background:
         for job in reversed(self._jobs):
             await job.stop()
 
+    def _archive(self, log: Log) -> LogArchive:
+        given = self._config.log_archive
+        options = ArchiveOptions(given.interval_ms / 1000, given.piece_bytes, given.waiting_bytes_max)
+        archive = LogArchive(self._replica, log, self._store, options)
+        ArchiveFigures(self._metrics, archive)
+        return archive
+
     def _collection(self) -> Collection:
         """The job that removes objects that the log does not know."""
         replica, store, clock, options = self._replica, self._store, self._clock, self._config.collection
@@ -132,6 +158,25 @@ class Background:
             interval_s=options.interval_s,
             dry_run=options.dry_run,
         )
+
+    async def _scrub(self, cluster_id: bytes) -> Scrub:
+        """The job that scrubs."""
+        config, given = self._config, self._config.scrub
+        fingerprint = Fingerprint(config.cluster.name, cluster_id, await self._log.identity())
+        bucket = Bucket(
+            self._replica,
+            self._store,
+            self._merged,
+            self._reader,
+            warehouse_of(config),
+            self._clock,
+            fingerprint,
+            self._snapshots.write,
+        )
+        rules = (given.bytes_per_s, given.round_s, given.begin_s, given.repair, config.collection.grace_s)
+        scrub = Scrub(bucket, ScrubOptions(*rules))
+        ScrubFigures(self._metrics, scrub)
+        return scrub
 
     def _merging(self, cluster_id: bytes) -> Merging:
         """The job that merges small slices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from agent.background.lending import lender_of
-from agent.background.traced_tables import TracedSteps
+from agent.background.traced_tables import TracedLatestSteps, TracedSteps
 from agent.config import Config
 from agent.telemetry.latest_figures import LatestFigures
 from agent.telemetry.metrics import Metrics
@@ -96,7 +96,7 @@ def committers_of(
     return service
 
 
-def latest_of(config: Config, parts: Parts, metrics: Metrics) -> UpsertService:
+def latest_of(config: Config, parts: Parts, metrics: Metrics, traces: Traces | None = None) -> UpsertService:
     """The service that keeps the tables of topics' newest rows."""
     tables = config.tables
     service = UpsertService(
@@ -107,6 +107,7 @@ def latest_of(config: Config, parts: Parts, metrics: Metrics) -> UpsertService:
             busy_percent_max=tables.latest_busy_percent,
             collect_s=tables.orphan_interval_s,
         ),
+        steps=None if traces is None or not traces.on else lambda topic: TracedLatestSteps(topic, traces),
     )
     LatestFigures(metrics, service)
     return service

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from agent.telemetry.tracing import Trace, Traces
 from iceberg.steps import Steps
+from iceberg.upsert.steps import UpsertSteps
 from objectstore import tasks
 from objectstore.episodes import loop_time
 
@@ -19,6 +20,8 @@ COMMITS = "commit-table"
 class TracedSteps(Steps):
     """The steps of one topic's table."""
 
+    called = "commit table"
+
     def __init__(self, topic: str, traces: Traces) -> None:
         self._topic, self._traces = topic, traces
         self._trace: Trace | None = None
@@ -26,7 +29,7 @@ class TracedSteps(Steps):
     @contextmanager
     def turn(self) -> Iterator[None]:
         """See Steps. A turn that found nothing to commit leaves no trace."""
-        trace = self._trace = self._traces.begin("commit table")
+        trace = self._trace = self._traces.begin(self.called)
         if trace is None:
             yield
             return
@@ -48,3 +51,9 @@ class TracedSteps(Steps):
         if self._trace is not None:
             now = loop_time()
             self._trace.step(step, now, now)
+
+
+class TracedLatestSteps(TracedSteps, UpsertSteps):
+    """The steps of one topic's table of newest rows."""
+
+    called = "commit latest table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
@@ -20,6 +21,29 @@ def ask(base: str, path: str, body: object | None = None, *, seconds_max: float 
     except ValueError:
         url = base.rstrip("/") + path
         raise Failure(Status.FAILED, f"{url} did not answer with JSON; is it an agent of Floe?") from None
+
+
+def status_at(base: str, *, seconds_max: float = ANSWER_S_MAX) -> tuple[str, Any, list[Mapping[str, Any]]]:
+    """An agent's address, its /status.json, and the processes of its machine where `base` is that of several
+    (`agent.supervisor_port`): then it is the first one that answers. Raises Failure."""
+    found = ask(base, "/status.json", seconds_max=seconds_max)
+    if "processes" not in found:
+        return base, found, []
+    for each in found["processes"]:
+        if each.get("http"):
+            own = _with_port(base, int(each["http"]))
+            return own, ask(own, "/status.json", seconds_max=seconds_max), found["processes"]
+    raise unreachable(
+        f"none of the {len(found['processes'])} agents of {base} answers: its /readyz says more"
+    )
+
+
+def _with_port(base: str, port: int) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(base)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{port}"
 
 
 def fetch(base: str, path: str, body: object | None = None, *, seconds_max: float = ANSWER_S_MAX) -> bytes:

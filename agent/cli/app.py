@@ -51,6 +51,7 @@ COMMANDS = {
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),
+    "restore": Place("restore", "app"),
     "user": Place("users", "app"),
     "acl": Place("acls", "app"),
     "config": Place("settings", "config"),

@@ -54,6 +54,7 @@ class Auditing:
 
     `since_last`: only what the last kept audit has not compared. `keep`: the outcome is kept for the next.
     `connector`: jars by which Spark reads topics; none: one consumer reads. `memory_mib`: of Spark's JVM.
+    `upto`: by partition the offset below which is compared; None: the topic's ends as the audit begins.
     """
 
     topic: str
@@ -69,6 +70,7 @@ class Auditing:
     cores: int = 2
     memory_mib: int = 4_096
     scratch: Path | None = None
+    upto: Mapping[int, int] | None = None
 
 
 def s3_access(config: Config | None) -> S3Access | None:
@@ -100,9 +102,15 @@ def require_spark(jars: Path) -> list[Path]:
 
 
 async def readable(given: Auditing, since: Mapping[int, int]) -> list[Bounds]:
-    """What is to be read, by partition: from `since` up to the present end."""
+    """What is to be read, by partition: from `since` up to the present end, or that which is given."""
     async with session(given.bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+    if given.upto is not None:  # a partition that came meanwhile has its turn with the next audit
+        bounds = [
+            replace(each, end=_end(each, max(given.upto[each.partition], since.get(each.partition, 0))))
+            for each in bounds
+            if each.partition in given.upto
+        ]
     return [replace(each, start=_first(each, since)) for each in bounds]
 
 
@@ -141,6 +149,11 @@ async def without_records(given: Auditing, bound: Bounds | None) -> list[Range]:
         start = max(bound.start, starts.get(bound.partition, 0))  # retention goes on
         found = await holes(kafka, given.topic, [replace(bound, start=start)])
     return found[bound.partition]
+
+
+def _end(bound: Bounds, upto: int) -> int:
+    """Where to end: `upto`, which an agent may know late, as far as the partition has it."""
+    return max(bound.start, min(bound.end, upto))
 
 
 def _first(bound: Bounds, since: Mapping[int, int]) -> int:
@@ -283,19 +296,26 @@ def audit(given: Auditing) -> Verdict:
     """Run the whole audit. Raises Failure when it cannot be made; its verdict may be unequal."""
     own = asyncio.run(topic_id(given))  # before Spark takes its time: there may be no such topic
     with tempfile.TemporaryDirectory(prefix="floe-audit-", dir=given.scratch) as folder:
-        spark = _spark(given, Path(folder))
+        spark = started(given, Path(folder))
         try:
-            return _audited(given, spark, own, Path(folder) / "consumed" / "records.parquet")
-        except Failure:
-            raise
-        except Exception as error:  # what Spark raises has no class of its own
-            text = str(error).strip().partition("\n")[0]
-            raise Failure(Status.FAILED, f"the audit could not be made: {text}") from error
+            return audited(given, spark, own, Path(folder))
         finally:
             spark.stop()
 
 
-def _spark(given: Auditing, scratch: Path) -> SparkSession:
+def audited(given: Auditing, spark: SparkSession, own: str, folder: Path) -> Verdict:
+    """One audit by a Spark that runs. `own`: the topic's id, hexadecimal. Raises Failure."""
+    try:
+        return _audited(given, spark, own, folder / "consumed" / "records.parquet")
+    except Failure:
+        raise
+    except Exception as error:  # what Spark raises has no class of its own
+        text = str(error).strip().partition("\n")[0]
+        raise Failure(Status.FAILED, f"the audit could not be made: {text}") from error
+
+
+def started(given: Auditing, scratch: Path) -> SparkSession:
+    """A Spark with Floe's catalog. Raises Failure."""
     from iceberg.spark.session import CATALOG
     from iceberg.spark.session import session as spark_session
 

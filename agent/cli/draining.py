@@ -41,7 +41,8 @@ def drain(
 
     floe drain agent-2 --wait && … work on its machine …
     """
-    base = address_of(agent_http.ask(http, "/status.json"), agent, http)
+    asked, status, _ = agent_http.status_at(http)
+    base = address_of(status, agent, asked)
     told = agent_http.ask(base, PATH, {"drained": not undo})
     if wait:
         told = asyncio.run(_waited(base, told, timeout))

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import uvloop
 
-from agent.cli.failures import Failure, Status, told, unreachable
+from agent.cli.failures import Failure, Status, told, unreachable, usage
 from agent.cli.importing import without_collections
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Assignments, ConfigFile
 from agent.config import Loaded, LoggingConfig, embedded_values, load
+from agent.config.sections import PROCESSES_MAX
 from agent.telemetry import logs
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
@@ -31,21 +32,35 @@ from objectstore.store import Denied, StoreError
 if TYPE_CHECKING:
     from agent.app import App
 
+AUTO = "auto"
 DATA_DIR = Path("floe-data")
 LOCK = "dev.lock"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(config: ConfigFile = None, assign: Assignments = None) -> None:
-    """Run one agent of a cluster, configured by file, environment and --set (docs/configuration.md).
+def serve(
+    config: ConfigFile = None,
+    assign: Assignments = None,
+    processes: Annotated[
+        str | None, typer.Option(metavar="N|auto", help="Agents side by side (agent.processes).")
+    ] = None,
+    process: Annotated[int, typer.Option(hidden=True)] = 0,
+    watched_at: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one agent of a cluster, or several on this machine, configured by file, environment and --set
+    (docs/configuration.md).
 
-    floe serve --config floe.yaml
+    floe serve --config floe.yaml --processes auto
     """
     logging = _logging_asked(assign or ())
     try:
-        loaded = load(config, assign or ())
+        given = [*(assign or ()), *asked_processes(processes)]
+        loaded = load(config, given, process=process)
         logging = loaded.config.logging
-        _run(loaded, logging, lambda _app: None)
+        if loaded.config.agent.processes > 1 and watched_at is None:
+            _watch_several(loaded, config, given)
+        else:
+            _run(loaded, logging, lambda _app: None, watched_at)
     except Exception as error:
         failure = told(error)
         if logs.for_people(logging, sys.stderr):
@@ -54,6 +69,22 @@ def serve(config: ConfigFile = None, assign: Assignments = None) -> None:
         logs.configure(logging, sys.stderr)
         logs.logger("floe").critical("this agent ends", reason=str(failure), status=int(failure.status))
         raise typer.Exit(failure.status) from None
+
+
+def _watch_several(loaded: Loaded, file: Path | None, given: Sequence[str]) -> None:
+    """Imported only here: an agent alone has no use for it."""
+    from agent.cli.supervising import supervise
+
+    supervise(loaded, file, given)
+
+
+def asked_processes(asked: str | None) -> list[str]:
+    """`--processes` as an assignment of --set. Raises Failure."""
+    if asked is None:
+        return []
+    if asked != AUTO and not (asked.isdecimal() and 1 <= int(asked) <= PROCESSES_MAX):
+        raise usage(f"--processes {asked!r}: give a number from 1 to {PROCESSES_MAX}, or {AUTO}")
+    return [f"agent.processes={0 if asked == AUTO else int(asked)}"]
 
 
 def _logging_asked(assign: Sequence[str]) -> LoggingConfig:
@@ -123,14 +154,16 @@ def _welcome(app: App, data_dir: Path) -> None:
     print("\n".join(lines), flush=True)
 
 
-def _run(loaded: Loaded, logging: LoggingConfig, started: Callable[[App], None]) -> None:
-    """Run an agent to its end; what ends it becomes the exit status."""
+def _run(
+    loaded: Loaded, logging: LoggingConfig, started: Callable[[App], None], watched_at: Path | None = None
+) -> None:
+    """Run an agent to its end; what ends it becomes the exit status. `watched_at`: as of `App`."""
     config = loaded.config
     logs.configure(logging, sys.stderr, agent=config.agent_name)
     _look_at_memory(loaded)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_live(loaded, started))
+            runner.run(_live(loaded, started, watched_at))
         except (StateError, ReplicaFailed, ForeignBucket, BrokenFingerprint) as error:
             raise Failure(Status.REFUSED, f"this agent cannot take part: {error}") from None
         except Denied as error:
@@ -149,7 +182,7 @@ def _look_at_memory(loaded: Loaded) -> None:
         logs.logger("floe").warning(loaded.memory_warning)
 
 
-async def _live(loaded: Loaded, started: Callable[[App], None]) -> None:
+async def _live(loaded: Loaded, started: Callable[[App], None], watched_at: Path | None) -> None:
     """Start, live until a signal or a fatal failure, stop within `shutdown.timeout_ms`."""
     with without_collections():
         from agent.app import App
@@ -159,8 +192,10 @@ async def _live(loaded: Loaded, started: Callable[[App], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, told.set)
+    if watched_at is not None:
+        _end_with_parent(told.set)
     config = loaded.config
-    app = App(config, config_file=loaded.file, memory_bytes=loaded.memory_bytes)
+    app = App(config, config_file=loaded.file, memory_bytes=loaded.memory_bytes, watched_at=watched_at)
     tasks.watch(loop)
     signalled = tasks.owned(told.wait(), "signal")
     try:
@@ -183,6 +218,18 @@ async def _live(loaded: Loaded, started: Callable[[App], None]) -> None:
     finally:
         signalled.cancel()
         await _stop(app, config.shutdown.timeout_ms)
+
+
+def _end_with_parent(ended: Callable[[], None]) -> None:
+    """Call once standard input has ended: it is a pipe of the process that watches this one."""
+    loop, pipe = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def look() -> None:
+        if not os.read(pipe, 1):
+            loop.remove_reader(pipe)
+            ended()
+
+    loop.add_reader(pipe, look)
 
 
 async def _stop(app: App, timeout_ms: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -17,13 +18,22 @@ COUNTS = ("topics", "partitions", "schemas")
 
 def status(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     """Show an agent's readiness, dependencies, state and brokers. Status 1 when it is not ready."""
-    found = agent_http.ask(http, "/status.json")
+    _, found, processes = agent_http.status_at(http)
     if output is Form.JSON:
         print_json(found)
     else:
+        _print_processes(processes)
         _print(found)
     if not found["ready"]:
         raise typer.Exit(Status.FAILED)
+
+
+def _print_processes(processes: Sequence[Mapping[str, Any]]) -> None:
+    """Of a machine with several, before the one that is shown."""
+    if processes:
+        columns = ("process", "agent", "pid", "ready", "replaced", "last end")
+        names = ("process", "name", "pid", "ready", "replaced", "last_end")
+        print_table(columns, [[each[name] for name in names] for each in processes])
 
 
 def _print(found: dict[str, Any]) -> None:

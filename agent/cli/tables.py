@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent.cli import agent_http
-from agent.cli.failures import EPILOG, Failure, Status
+from agent.cli.failures import EPILOG, Failure, Status, usage
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -19,13 +20,15 @@ from agent.cli.options import (
     Form,
     Http,
     Output,
-    TopicName,
 )
 from agent.cli.output import print_json, print_table
 from agent.config import load
 
 if TYPE_CHECKING:
+    from agent.cli.audit import Auditing
     from iceberg.spark.verdict import Verdict
+
+AUDITS_EVERY_S = 300.0
 
 app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog=EPILOG)
 
@@ -38,7 +41,7 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     agent that commits the table (committed by), its entries in other catalogs (published) to the one that
     publishes there (`catalogs` in /status): ask that one with --http.
     """
-    found = agent_http.ask(http, "/status.json")
+    _, found, _ = agent_http.status_at(http)
     rows = [{**row, "made": True} for row in found["tables"]]
     rows += [{**row, "made": False} for row in found["tables_not_made"]]
     if output is Form.JSON:
@@ -91,7 +94,13 @@ class Since(StrEnum):
 
 @app.command("audit")
 def audit_table(
-    topic: TopicName,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC...",
+            help="Name of the topic; with --continuous any number, none for all that have a table.",
+        ),
+    ] = None,
     jars: Annotated[
         Path, typer.Option(envvar="FLOE_JARS", help="Folder of Iceberg's jars for Spark.")
     ] = Path("build/jars/iceberg"),
@@ -115,6 +124,16 @@ def audit_table(
             "Either keeps the outcome, for the next one and for the agents' metrics."
         ),
     ] = None,
+    continuous: Annotated[
+        bool,
+        typer.Option(help="Audit what is new again and again, by one Spark, until SIGTERM; each is kept."),
+    ] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", min=1, max=86_400, help="Seconds between rounds of --continuous.")
+    ] = AUDITS_EVERY_S,
+    rounds: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="End --continuous after so many rounds; 0: never.")
+    ] = 0,
     cores: Annotated[int, typer.Option(min=1, max=256, help="Tasks of Spark at a time.")] = 2,
     memory_mib: Annotated[
         int,
@@ -141,13 +160,16 @@ def audit_table(
     topic's own table.
     Rows of records that retention or compaction took from the topic are right where the table keeps them.
     For tables in S3 give the agent's --config: Spark needs the same credentials.
+    With --continuous each audit is told as it ends; the status is that of the last one of each topic.
     """
-    from agent.cli.audit import Auditing, audit, require_spark, s3_access
+    from agent.cli.audit import Auditing, require_spark, s3_access
 
+    if not continuous and len(topics or ()) != 1:
+        raise usage(f"{len(topics or ())} topics: name one, or give --continuous")
     found = require_spark(jars)
     settings = load(config, assign or ()).config if config or assign else None
     given = Auditing(
-        topic,
+        (topics or [""])[0],
         bootstrap,
         http,
         found,
@@ -155,12 +177,39 @@ def audit_table(
         wait_s,
         s3_access(settings),
         keep=since is not None,
-        since_last=since is Since.LAST,
+        since_last=since is Since.LAST or (continuous and since is None),
         connector=sorted(kafka_jars.glob("*.jar")),
         cores=cores,
         memory_mib=memory_mib,
         scratch=scratch,
     )
+    if continuous:
+        _audit_on_and_on(given, topics or (), every_s, rounds, output)
+    else:
+        _audit_once(given, output)
+
+
+def _audit_on_and_on(
+    given: Auditing, topics: Sequence[str], every_s: float, rounds: int, output: Form
+) -> None:
+    from agent.cli.audit_continuous import Continuous, Pace, as_json
+
+    def tell(topic: str, found: Verdict | Failure) -> None:
+        if output is Form.JSON:
+            print_json(as_json(topic, found))
+        elif isinstance(found, Failure):
+            print(f"{topic}: not audited: {found}", flush=True)
+        else:
+            print(f"{topic}:", flush=True)
+            _tell(found)
+
+    if not Continuous(given, topics, Pace(every_s, rounds), tell).run():
+        raise typer.Exit(Status.FAILED)
+
+
+def _audit_once(given: Auditing, output: Form) -> None:
+    from agent.cli.audit import audit
+
     try:
         verdict = audit(given)
     except Failure as failure:
@@ -187,4 +236,5 @@ def _tell(verdict: Verdict) -> None:
     for each in verdict.latest:
         of_them += f" · {each.table}: {each.rows:,}"
     kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())
-    print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,}{of_them} · {kinds}")
+    outcome = "equal" if verdict.equal else "UNEQUAL"
+    print(f"verdict: {outcome} · rows {rows:,}{of_them} · {kinds}", flush=True)

@@ -1,4 +1,4 @@
-"""`floe topic …`: create, list, describe, configure, bind to protobuf, delete."""
+"""`floe topic …`: create, list, describe, configure, bind to protobuf, delete, bring back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from agent.cli import agent_http, requests
+from agent.cli.deleted import listed as deleted_topics
+from agent.cli.deleted import purge, undelete
 from agent.cli.failures import EPILOG, Status, usage
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -163,8 +165,18 @@ def bind(
 
 
 @app.command("list")
-def list_topics(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = Form.TABLE) -> None:
-    """List the topics."""
+def list_topics(
+    gone: Annotated[
+        bool, typer.Option("--deleted", help="Those that were deleted and can come back, by --http.")
+    ] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """List the topics; with --deleted those that were deleted: size, when, by whom, until when."""
+    if gone:
+        deleted_topics(http, output)
+        return
 
     async def work() -> list[tuple[str, int]]:
         async with session(bootstrap) as kafka:
@@ -224,7 +236,10 @@ def delete(
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
-    """Delete topics with all their records. Their tables stay."""
+    """Delete topics with all their records. Their tables stay.
+
+    `floe topic undelete` brings them back for floe.delete.retention.ms; `floe topic purge` frees their room.
+    """
 
     async def work() -> None:
         async with session(bootstrap) as kafka:
@@ -235,6 +250,10 @@ def delete(
         print_json({"deleted": names})
     else:
         results().print(f"deleted {', '.join(names)}")
+
+
+app.command()(undelete)
+app.command()(purge)
 
 
 @app.command()

@@ -45,33 +45,61 @@ def seeds(nodes: Iterable[int]) -> Seeds:
     return [(node, mix((node + 1) * 0x9E3779B97F4A7C15 & _MASK)) for node in sorted(nodes)]
 
 
-class ZoneView:
-    """The cluster as one zone's clients should use it. Choices are remembered: the view never changes."""
+class Choices:
+    """The nodes of partitions among some, remembered.
 
-    def __init__(self, zone: str, brokers: Iterable[Broker]) -> None:
+    Weights never tie (`mix` is one to one), so a node that was chosen `before` and is still there is beaten
+    by nobody but those that came since: a partition costs as many weights as came, not as many as there are.
+    """
+
+    def __init__(self, nodes: Seeds, before: Choices | None = None) -> None:
+        self.nodes = nodes
+        self.weighed = 0
+        """How many weights were computed."""
+        self._seeds = dict(nodes)
+        self._chosen: dict[int, int] = {}
+        self._before: Choices | None = before if before is None or before._chosen else before._before
+        if self._before is not None:
+            self._before._before = None  # one is remembered, not all that there ever were
+        known = frozenset(() if self._before is None else self._before.nodes)
+        self._came = [each for each in nodes if each not in known]
+
+    def of(self, handle: int) -> int:
+        """The node of a partition; NO_BROKER when there is none. What was chosen before is used up."""
+        chosen = self._chosen.get(handle)
+        if chosen is None:
+            among = self.nodes
+            if self._before is not None:
+                older = self._before._chosen.pop(handle, NO_BROKER)
+                seed = self._seeds.get(older)
+                among = among if seed is None else [(older, seed), *self._came]
+            self.weighed += len(among)
+            chosen = self._chosen[handle] = rendezvous(mix(handle + 1), among)
+        return chosen
+
+
+class ZoneView:
+    """The cluster as one zone's clients should use it. `before`: the same zone's view until now."""
+
+    def __init__(self, zone: str, brokers: Iterable[Broker], before: ZoneView | None = None) -> None:
         serving = serving_of(brokers)
         near = [broker for broker in serving if zone in (ANYWHERE, broker.zone)]
         self.nodes = [broker.node_id for broker in near]
-        self._writers = seeds(_with(PRODUCE, near) or _with(PRODUCE, serving) or self.nodes or _all(serving))
-        self._readers = seeds(_with(FETCH, near))
-        self._leaders: dict[int, int] = {}
-        self._fetched_from: dict[int, int] = {}
+        writers = seeds(_with(PRODUCE, near) or _with(PRODUCE, serving) or self.nodes or _all(serving))
+        readers = seeds(_with(FETCH, near))
+        self.writers: Choices = Choices(writers, None if before is None else before.writers)
+        self.readers: Choices = self.writers
+        if readers != writers:
+            others = before is not None and before.readers is not before.writers
+            self.readers = Choices(readers, before.readers if before is not None and others else None)
 
     def leader(self, handle: int) -> int:
         """The node that a partition's producers are sent to."""
-        leader = self._leaders.get(handle)
-        if leader is None:
-            leader = self._leaders[handle] = rendezvous(mix(handle + 1), self._writers)
-        return leader
+        return self.writers.of(handle)
 
     def reader(self, handle: int) -> int:
         """The node that a partition's consumers are sent to; NO_BROKER when none here is for fetching."""
-        if self._readers == self._writers:
-            return self.leader(handle)
-        reader = self._fetched_from.get(handle)
-        if reader is None:
-            reader = self._fetched_from[handle] = rendezvous(mix(handle + 1), self._readers)
-        return reader
+        return self.readers.of(handle)
 
 
 class LeaderHints:
@@ -96,7 +124,7 @@ class LeaderHints:
             self._seen = brokers
             serving = serving_of(brokers)
             zones = sorted({broker.zone for broker in serving} | {ANYWHERE})
-            self._views = {zone: ZoneView(zone, brokers) for zone in zones}
+            self._views = {zone: ZoneView(zone, brokers, self._views.get(zone)) for zone in zones}
             places = [(broker.node_id, broker.zone, broker.roles) for broker in serving]
             self.changes += bool(self._places) and places != self._places  # the first are no change
             self._places = places

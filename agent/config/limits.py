@@ -21,7 +21,8 @@ class ProduceConfig(Section):
     """The produce path: records wait here until they are a chunk worth writing."""
 
     linger_ms: Millis = 15
-    """Longest time that the oldest record waits for company, milliseconds; 4 times that per PUT under way."""
+    """Longest time that the oldest record waits for company, milliseconds. While a PUT is under way, what a
+    flush usually takes where that is more, twice as long for each further PUT."""
 
     quiet_ms: Millis = 2
     """Flush early when nothing more has arrived for this long, milliseconds."""
@@ -36,10 +37,12 @@ class ProduceConfig(Section):
     """Chunks being written to the store at once."""
 
     puts_per_s_max: Annotated[float, Field(gt=0, le=10_000)] = 250.0
-    """PUT budget: chunks per second that this agent writes at most; above it chunks grow instead."""
+    """PUT budget: PUTs of chunks per second, hedges too, that this agent makes at most; above it chunks grow
+    instead."""
 
     hedge_ms: Millis = 1_500
-    """A PUT slower than this, milliseconds, is sent a second time under the same name. 0: never."""
+    """A PUT slower than nine in ten lately, 50 ms at least and this at most, milliseconds, is sent a second
+    time under the same name; so are no more than 15 of 100. 0: never."""
 
     commit_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
     """Longest time a Produce waits for its answer, milliseconds; then REQUEST_TIMED_OUT."""
@@ -50,7 +53,8 @@ class ProduceConfig(Section):
 
     first_batch_ms_max: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
     """How long such a batch is waited for, milliseconds (clients' request.timeout.ms): one that was
-    left out for good holds its producer up no longer."""
+    left out for good holds its producer up no longer. For as long, while there are other agents, no producer
+    is told that a batch is missing before another one: it may be under way through them."""
 
     quarantine_records_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100_000
     """Most records of one batch that are set aside (topic policy `quarantine`); with more the batch is
@@ -78,8 +82,23 @@ class FetchConfig(Section):
     response_bytes_max: Bytes = 55 * MIB
     """Most record bytes in one answer (Kafka's fetch.max.bytes); the first batch is always whole."""
 
+    hedge_ms: Millis = 1_500
+    """A read of the store of at most 1 MiB that is slower than nine in ten lately, 50 ms at least and this at
+    most, milliseconds, is sent a second time; so are no more than 15 of 100. 0: never."""
+
     wait_ms_max: Annotated[int, Field(ge=0, le=600_000)] = 60_000
     """Longest long poll, milliseconds, whatever the client asks for."""
+
+    sessions_max: Annotated[int, Field(ge=0, le=100_000)] = 1_000
+    """Fetch sessions kept (KIP-227; Kafka's max.incremental.fetch.session.cache.slots); 0: none. Consumers
+    without one are served all the same, and name all their partitions in each request."""
+
+    session_partitions_max: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
+    """Partitions that all fetch sessions have together, about 0.7 kB each."""
+
+    session_stale_ms: Annotated[int, Field(ge=1_000, le=86_400_000)] = 120_000
+    """A fetch session that was not heard of for so long, milliseconds, makes room for another; one that is
+    older than this, for one of more partitions."""
 
 
 class ReplicaConfig(Section):
@@ -307,6 +326,44 @@ class SnapshotsConfig(Section):
 
     entries_max: Count = 100_000
     """Entries after which a snapshot is written even before its time."""
+
+
+class LogArchiveConfig(Section):
+    """The log's entries in the bucket as well, seconds behind (docs/storage.md)."""
+
+    enabled: bool = True
+    """Let this agent archive the log; one of those that may does it. Never where log.url is sqlite:, whose
+    file lies on the same disk as what it would be copied to."""
+
+    interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
+    """How far the archive may be behind the log while there is something new, milliseconds."""
+
+    piece_bytes: Annotated[int, Field(ge=KIB, le=16 * MIB)] = MIB
+    """Bytes of entries after which a piece is written even before its time."""
+
+    waiting_bytes_max: Annotated[int, Field(ge=MIB, le=GIB)] = 16 * MIB
+    """Bytes of entries that the archiving agent keeps while the bucket takes none; beyond, it reads them from
+    the log again, which has them until two more snapshots are recorded."""
+
+
+class ScrubConfig(Section):
+    """Reading again what lies in the bucket, and mending what is damaged (docs/operations.md, Scrub)."""
+
+    enabled: bool = True
+    """Let this agent scrub; one of those that may does it."""
+
+    bytes_per_s: Annotated[int, Field(ge=64 * KIB, le=10 * GIB)] = 8 * MIB
+    """Bytes that are read per second, of the whole cluster: 5 TB in seven days."""
+
+    round_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 7 * 86_400
+    """Time from the beginning of a round through everything to that of the next one, seconds; a round that
+    takes longer at `bytes_per_s` is followed by the next one at once."""
+
+    begin_s: Annotated[int, Field(ge=0, le=86_400)] = 600
+    """Time for which an agent has had the job before it begins a round, seconds."""
+
+    repair: bool = True
+    """Mend what is held twice; else it is only told."""
 
 
 class CompactionConfig(Section):

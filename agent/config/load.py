@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from agent.config import cgroup, memory
+from agent.config import cgroup, memory, processes
 from agent.config.errors import ConfigError
 from agent.config.model import Config
 from agent.config.schema import Path, element_model, find, is_section, leaves, nearest
@@ -67,10 +67,12 @@ def load(
     base_origin: str = "floe dev",
     environment: Mapping[str, str] | None = None,
     root: FilePath = cgroup.ROOT,
+    process: int = 0,
 ) -> Loaded:
     """Read every source and check the whole. `file` defaults to $FLOE_CONFIG. Raises ConfigError.
 
-    `root`: the folder in which /proc and /sys tell of this process's control group.
+    `root`: the folder in which /proc and /sys tell of this process's control group. `process`: of which one
+    of `agent.processes`, from 0.
     """
     environment = os.environ if environment is None else environment
     if file is None and environment.get(ENV_FILE):
@@ -86,12 +88,11 @@ def load(
         _refuse_unknown(item)
         chosen[item.path] = item
     _fill_in(chosen, environment)
-    limit = _fit_memory(chosen, root)
-    tree = _tree(chosen.values())
-    try:
-        config = Config.model_validate(tree)
-    except ValidationError as error:
-        raise ConfigError(_problem(error.errors()[0], chosen)) from None
+    count = processes.settle(chosen, root)
+    limit = _fit_memory(chosen, root, count)
+    config = _checked(chosen)
+    if count > 1:
+        config = _of_process(config, chosen, process)
     return Loaded(
         config,
         {path: item.origin for path, item in chosen.items()},
@@ -100,12 +101,38 @@ def load(
     )
 
 
-def _fit_memory(chosen: dict[Path, Given], root: FilePath) -> int | None:
-    """Scale what nobody gave to the memory there is, and return that, bytes."""
+def _checked(chosen: Mapping[Path, Given]) -> Config:
+    """What was chosen as a whole. Raises ConfigError."""
+    tree = _tree(chosen.values())
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_problem(error.errors()[0], chosen)) from None
+
+
+def _of_process(config: Config, chosen: dict[Path, Given], process: int) -> Config:
+    """One of several; `config` is the first one's. Raises ConfigError."""
+    problem, count = processes.problem(config), config.agent.processes
+    if problem is not None:
+        raise ConfigError(problem)
+    if process >= count:
+        raise ConfigError(f"process {process}: agent.processes is {count}, and the first one is 0")
+    if process == 0:
+        return config
+    found = dict(processes.differences(config, config.agent_name, process))
+    chosen.update(processes.origins(process, count, found))
+    return _checked(chosen)
+
+
+def _fit_memory(chosen: dict[Path, Given], root: FilePath, count: int) -> int | None:
+    """Scale what nobody gave to the memory there is for one of `count` agents, and return that, bytes."""
     asked = str(chosen[MEMORY].value) if MEMORY in chosen else ""
     limit = int(asked) if asked.isdecimal() and int(asked) else cgroup.memory_bytes(root)
     if limit is None:
         return None
+    limit = processes.share(limit, count)
+    if count > 1 and asked.isdecimal() and int(asked):
+        chosen[MEMORY] = replace(chosen[MEMORY], value=limit, origin=f"{asked} bytes of {count} processes")
     given = {path: item.value for path, item in chosen.items()}
     for path, value in memory.scaled(limit, given).items():
         chosen[path] = Given(path, value, f"{memory.SCALED} {limit} bytes")

@@ -130,7 +130,8 @@ def warning(config: Tree, limit: int, origins: Mapping[Path, str]) -> str | None
 
 
 def _fixed_of(config: Tree) -> int:
-    return _fixed(config.agent.roles, config.tables.enabled)
+    relay = config.relay.enabled * config.relay.buffer_bytes_max
+    return _fixed(config.agent.roles, config.tables.enabled) + relay
 
 
 def _fixed(roles: str, tables: bool) -> int:

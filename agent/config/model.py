@@ -53,6 +53,11 @@ class Config(Tree):
         return () if self.agent.roles == "all" else tuple(dict.fromkeys(self.agent.roles.split(",")))
 
     @property
+    def archives_log(self) -> bool:
+        """Whether this agent may copy the log to the bucket."""
+        return self.log_archive.enabled and not self.log.url.startswith("sqlite:")
+
+    @property
     def warehouse(self) -> str:
         """URL of the folder of all tables, without a slash at its end."""
         return (self.tables.warehouse or self.store.url.rstrip("/") + "/tables").rstrip("/")

@@ -38,7 +38,18 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
 
 def contradiction(config: Tree) -> str | None:
     """The first contradiction between settings, or None."""
-    for rule in (_listeners, _redaction, _log, _store, _sizes, _times, _tables, _catalogs, security.problems):
+    for rule in (
+        _listeners,
+        _processes,
+        _redaction,
+        _log,
+        _store,
+        _sizes,
+        _times,
+        _tables,
+        _catalogs,
+        security.problems,
+    ):
         for problem in rule(config):
             return problem
     return None
@@ -55,6 +66,15 @@ def _listeners(config: Tree) -> Iterator[str]:
             yield f"listeners: {host}:{port} is bound twice; give each listener a port of its own"
         if port == config.http.port and host == config.http.host:
             yield f"listeners: {host}:{port} is also http.port; choose another one"
+
+
+def _processes(config: Tree) -> Iterator[str]:
+    count, log = config.agent.processes, config.log
+    if count > 1 and scheme(log.url) != "etcd":
+        yield (
+            f"agent.processes is {count}, but log.url {log.url!r} is for one process alone: "
+            "use a log in etcd (etcd://host:2379/prefix), or agent.processes=1"
+        )
 
 
 def _redaction(config: Tree) -> Iterator[str]:
@@ -186,3 +206,10 @@ def _catalogs(config: Tree) -> Iterator[str]:
     if config.catalogs and not config.tables.enabled:
         yield "catalogs: there is nothing to publish while tables.enabled is false; set tables.enabled=true"
     yield from catalogs.problems(config.catalogs)
+
+
+RULES = (
+    *(_listeners, _processes, _redaction, _log, _store, _sizes, _times, _tables, _catalogs),
+    security.problems,
+)
+"""In the order in which they are asked."""

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr
 
 from agent.config.base import MIB, Port, Section
 
+PROCESSES_MAX = 64
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _MECHANISM = "(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER)"
 MECHANISMS_PATTERN = f"^{_MECHANISM}(,{_MECHANISM}){{0,3}}$"
@@ -41,7 +42,27 @@ class AgentConfig(Section):
 
     memory_bytes_max: Annotated[int, Field(ge=0, le=1024**4)] = 0
     """Memory that this agent and its helpers may use, bytes. 0: the limit of its control group (container).
-    Below 2 GiB caches and buffers that are not given shrink with it (docs/operations.md)."""
+    Below 2 GiB caches and buffers that are not given shrink with it (docs/operations.md). Several processes
+    divide it."""
+
+    processes: Annotated[int, Field(ge=0, le=PROCESSES_MAX)] = 1
+    """Agents that `floe serve` runs side by side on this machine, each for a core of its own, watched by one
+    process more (docs/operations.md). 0: as many as there are cores (by the control group); without etcd
+    one."""
+
+    port_step: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Every port of the second process, bound or advertised, is the first one's plus this, and so on."""
+
+    supervisor_port: Port = 8070
+    """With several processes: where `/livez`, `/readyz` and `/metrics` of all of them together are, on
+    `http.host`. 0 takes a free one."""
+
+    process_silence_ms: Annotated[int, Field(ge=1_000, le=3_600_000)] = 60_000
+    """With several processes: one that has not answered for so long is replaced, milliseconds. Its start
+    may take five times as long."""
+
+    process_pause_ms_max: Annotated[int, Field(ge=100, le=3_600_000)] = 30_000
+    """With several processes: longest time until one that ended again and again is replaced, milliseconds."""
 
     files_interval_ms: Annotated[int, Field(ge=100, le=86_400_000)] = 10_000
     """Time between two looks at the files that settings name, milliseconds: certificates that changed are
@@ -417,4 +438,5 @@ class ShutdownConfig(Section):
     """Bound of a graceful stop, milliseconds; keep it below Kubernetes' 30 s grace period."""
 
     drain_ms: Annotated[int, Field(ge=0, le=60_000)] = 1_000
-    """Time between leaving Metadata and closing connections, milliseconds, in which clients move on."""
+    """Time between sending clients away and closing connections, milliseconds, in which they move on; and how
+    long they are served before it at most, until the other agents know that this one has left Metadata."""

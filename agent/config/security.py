@@ -78,6 +78,13 @@ def _sasl(name: str, listener: ListenerConfig, config: Tree) -> Iterator[str]:
 
 def _peers(config: Tree) -> Iterator[str]:
     peers = config.peers
+    if config.relay.enabled and not peers.enabled:
+        yield "relay.enabled is true, but peers.enabled is false, whose port it uses; set peers.enabled=true"
+    if config.relay.enabled and not peers.secret.get_secret_value() and not peers.tls_cert_file:
+        yield (
+            "relay.enabled is true, but whoever knows the cluster's id, as clients do, could follow the log; "
+            "set peers.secret or peers.tls_cert_file, tls_key_file and tls_ca_file"
+        )
     if len({bool(each) for each in (peers.tls_cert_file, peers.tls_key_file, peers.tls_ca_file)}) > 1:
         yield "peers.tls_cert_file, peers.tls_key_file and peers.tls_ca_file go together; set all or none"
     secret = peers.secret.get_secret_value()

@@ -18,16 +18,19 @@ from agent.config.limits import (
     FetchConfig,
     HealthConfig,
     LimitsConfig,
+    LogArchiveConfig,
     MergingConfig,
     ProduceConfig,
     ReplicaConfig,
     RulesConfig,
     SchemaConfig,
+    ScrubConfig,
     SnapshotsConfig,
     TablesConfig,
 )
 from agent.config.quotas import QuotasConfig
 from agent.config.redaction import RedactionConfig
+from agent.config.relaying import RelayConfig
 from agent.config.sections import (
     AgentConfig,
     ClusterConfig,
@@ -56,6 +59,7 @@ class Tree(Section):
     oauth: OauthConfig = OauthConfig()
     delegation: DelegationConfig = DelegationConfig()
     peers: PeersConfig = PeersConfig()
+    relay: RelayConfig = RelayConfig()
     log: LogConfig
     store: StoreConfig
     produce: ProduceConfig = ProduceConfig()
@@ -70,9 +74,11 @@ class Tree(Section):
     catalog: CatalogServiceConfig = CatalogServiceConfig()
     catalogs: Annotated[tuple[CatalogConfig, ...], Field(max_length=16)] = ()
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    log_archive: LogArchiveConfig = LogArchiveConfig()
     compaction: CompactionConfig = CompactionConfig()
     merging: MergingConfig = MergingConfig()
     collection: CollectionConfig = CollectionConfig()
+    scrub: ScrubConfig = ScrubConfig()
     health: HealthConfig = HealthConfig()
     http: HttpConfig = HttpConfig()
     console: ConsoleConfig = ConsoleConfig()

@@ -70,6 +70,30 @@ ZONE_GETS_PER_CHUNK = _measured(
     "GETs at the tail, 3 zones, 2 agents in each, 12 consumers, per chunk and zone that did not write it",
 )
 
+_SCALE = "scale, real agents"
+IDLE = _measured(1.5, "% of a core", "bench_scale", f"{_SCALE}: an idle agent of three")
+FOLLOW_ENTRY = _measured(551.0, "µs", "bench_scale", f"{_SCALE}: to follow and apply an entry")
+FOLLOW_CROWD = _measured(
+    141.0, "µs", "bench_scale", f"{_SCALE}: to follow and apply one of many entries that come at once"
+)
+LIVE_AGENT = _measured(27.6, "ns", "bench_scale", f"{_SCALE}: to apply an entry, for each live agent")
+FLUSH = _measured(2_646.0, "µs", "bench_scale", f"{_SCALE}: a request of one batch, alone in its chunk")
+RELAYED = _measured(87.4, "µs", "bench_scale", f"{_SCALE}: to hand an entry on to one follower")
+ETCD_APPEND = _measured(1_244.0, "µs", "bench_scale", f"{_SCALE}: etcd's CPU of an append")
+ETCD_CROWD = _measured(200.0, "µs", "bench_scale", f"{_SCALE}: etcd's CPU of an append, one of many at once")
+ENTRY_BYTES = _measured(47.7, "B", "bench_scale", f"{_SCALE}: bytes of the log of an entry, batches left out")
+WATCH_BYTES = _measured(
+    101.0, "B", "bench_scale", f"{_SCALE}: sent by etcd with an entry to one watch, the entry left out"
+)
+ANSWER_BYTES = _measured(43.7, "B", "bench_scale", f"{_SCALE}: sent by etcd to the author of an entry")
+PUTS_LARGE = _measured(0.19, "PUTs/MiB", "bench_cluster_produce", "PUTs of that, full load (large batches)")
+PUTS_DEFAULT = _measured(0.97, "PUTs/MiB", "bench_cluster_produce", "PUTs of that, client's defaults")
+STATE_PRODUCER = _measured(272.54, "B", "bench_steps", "500,000 producers, memory of each")
+
+ETCD_EVENT = Coefficient(31.0, "µs", "decision 0022 (bench_fanout): etcd's CPU of 50 watches less that of 12")
+STATE_PARTITION = Coefficient(1_840.0, "B", "decision 0034 (bench_state): a replica of 200,000 partitions")
+STATE_MAX = _assumed(1.0, "GiB", "what an agent's state may take (issue's goal for 200,000 partitions)")
+NETWORK = _assumed(625_000_000, "B/s", "5 Gbit/s, what a virtual machine of two cores has for long")
 FETCH_BYTES = _assumed(
     1_048_576, "B", "consumers' max.partition.fetch.bytes, Kafka's default, in each read of old data"
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agent.costs import coefficients as measured
 from agent.costs.flushing import interval_s
+from agent.costs.following import apply_cores
 from agent.costs.load import AGENTS_MAX, Load, LoadError, Settings
 from agent.costs.merging import Compaction, Merging, compaction, merging
 from agent.costs.tables import Tables, tables
@@ -84,7 +85,7 @@ def on(load: Load, settings: Settings, agents: int) -> Cluster:
         produce=produce_cores(load, measured.PRODUCE_LARGE.value, measured.PRODUCE_DEFAULT.value),
         fetch_tail=read * (1 - load.read_cold) * measured.FETCH_TAIL.value,
         fetch_cold=read * load.read_cold * measured.FETCH_COLD.value,
-        apply=load.batches_per_s / measured.APPLY.value,
+        apply=apply_cores(agents, agents / every_s, load.batches_per_s),
         merging=merged,
         compaction=compaction(load, merged.segment_bytes),
         tables=tables(load, settings, agents) if load.tables else None,

@@ -70,7 +70,12 @@ def _cores(load: Load, found: Cluster, prices: Prices) -> Iterator[Row]:
     yield busy(side, "produce", found.produce, measured.PRODUCE_DEFAULT.source)
     yield busy(side, "fetch, the tail", found.fetch_tail, measured.FETCH_TAIL.source)
     yield busy(side, "fetch, old data", found.fetch_cold, measured.FETCH_COLD.source)
-    yield busy(side, "each agent applies the log", found.apply * found.agents, measured.APPLY.source)
+    yield busy(
+        side,
+        "each agent follows and applies the log",
+        found.apply * found.agents,
+        measured.FOLLOW_ENTRY.source,
+    )
     yield busy(side, "merging", found.merging.cores, measured.MERGE_64K.source)
     if load.compacted:
         yield busy(side, "compaction", found.compaction.cores, measured.COMPACT.source)

@@ -17,14 +17,14 @@ def interval_s(produce: ProduceConfig, write: float, request_bytes: float, flush
 
     `flush_s`: from the beginning of a PUT until its entry is applied. Its answers open the windows of their
     connections, for which the next flush waits `quiet_ms`, or until anything comes at all. With n flushes
-    under way the oldest byte waits `linger_ms`, LINGER_GROWTH^n times.
+    under way the oldest byte waits `linger_ms` or as long as one takes, LINGER_GROWTH^(n-1) times.
     """
     arrivals = write / request_bytes
     linger, quiet = produce.linger_ms / 1000, produce.quiet_ms / 1000
     alone = flush_s + min(quiet, linger)
     found = alone + math.exp(-arrivals * alone) / arrivals
     for under_way in range(1, produce.puts_in_flight_max):
-        waited = 1 / arrivals + linger * LINGER_GROWTH**under_way
+        waited = 1 / arrivals + max(linger, flush_s) * LINGER_GROWTH ** (under_way - 1)
         found = min(found, max(waited, flush_s / (under_way + 1)))
     full = max(produce.chunk_bytes_max / write, flush_s / produce.puts_in_flight_max)
     return max(min(found, full), 1 / produce.puts_per_s_max)

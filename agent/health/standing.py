@@ -84,9 +84,13 @@ class Standing:
         return any(each.serving and not each.unwell and each.incarnation != own for each in brokers)
 
     def away(self) -> bool:
-        """Whether clients are told to go elsewhere: this agent leaves or is not well, and others serve."""
+        """Whether clients are told to go elsewhere: this agent leaves or is not well, and others serve.
+
+        One that waits to come back is well, and does what it is asked: who comes all the same has not found
+        the others.
+        """
         own = self._own()
-        unwell = self.aside or (own is not None and own.unwell)
+        unwell = (self.aside or (own is not None and own.unwell)) and self._well_since is None
         return bool(self.leaving or unwell) and self.others_serve
 
     @property
@@ -140,7 +144,7 @@ class Standing:
     def look(self) -> None:
         """Step aside, come back, or accuse agents that are silent. Called after every look at the health."""
         if self._replica.state.feature_level >= JUDGED_AGENTS and not self.leaving:
-            if self._enabled or self._drained or self._was_drained():
+            if self._enabled or self._drained or self._gone():
                 self._judge()
             if self._enabled:
                 self._accuse()
@@ -177,7 +181,7 @@ class Standing:
         now = self._now()
         if not self.aside and own is not None:  # the others said so: it was paused, or cut off
             self._step_aside(own.unwell)
-        if self._health.faults():
+        if self._hindered():
             self._well_since = None
             return
         if self._well_since is None:
@@ -189,6 +193,12 @@ class Standing:
             return
         self.aside, self._untold = "", False
         _log.info("this agent is well again: clients are sent to it")
+
+    def _hindered(self) -> bool:
+        """Whether it has to stay aside. Who does not leave for its checks does not stay away for them."""
+        if self._enabled:
+            return bool(self._health.faults())
+        return not self._replica.ready or self._health.failure() is not None
 
     @property
     def return_s(self) -> float:
@@ -223,10 +233,10 @@ class Standing:
                 tell(self._untold and not self.leaving)
         self._away = away
 
-    def _was_drained(self) -> bool:
-        """Whether it, or the log, still goes by a drain: what was said last may come after its end."""
+    def _gone(self) -> bool:
+        """Whether it, or the log, still has it aside: after a drain, or because the others said so."""
         own = self._own()
-        return self.aside.startswith(DRAINED) or (own is not None and is_drained(own))
+        return bool(self.aside) or (own is not None and bool(own.unwell))
 
     def _own(self) -> Broker | None:
         found = self._replica.state.brokers.get(self._replica.node_id)

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import TypeVar
 
 from agent.health.evidence import Evidence
-from coordination.log import Chain, Entries, EntryName, Fenced, Full, Log, LogRegressed, Member
+from coordination.log import Chain, Fenced, Full, Log, LogRegressed
+from coordination.log_around import LogAround
 from objectstore.store import PLAIN, Buffer, NotFound, ObjectMeta, ObjectStore, Precondition, PutMode
 
 _T = TypeVar("_T")
@@ -93,42 +94,17 @@ class WatchedChain:
         await self._chain.close()
 
 
-class WatchedLog:
+class WatchedLog(LogAround[Log]):
     """Implements coordination.log.Log over another one."""
 
     def __init__(self, log: Log, reads: Evidence, appends: Evidence) -> None:
-        self._log = log
+        super().__init__(log)
         self._reads = reads
         self._appends = appends
-
-    @property
-    def entry_bytes_max(self) -> int:
-        return self._log.entry_bytes_max
-
-    async def identity(self) -> str:
-        return await self._log.identity()
 
     async def register(self, incarnation: int, info: bytes, ttl_s: float) -> Chain:
         chain = await watch(self._appends, self._log.register(incarnation, info, ttl_s))
         return WatchedChain(chain, self._appends)
 
-    def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
-        return self._log.follow(after, last)
-
     async def current(self) -> int:
         return await watch(self._reads, self._log.current())
-
-    async def members(self) -> Sequence[Member]:
-        return await self._log.members()
-
-    async def fence(self, incarnation: int) -> None:
-        await self._log.fence(incarnation)
-
-    async def trim(self, through: int) -> None:
-        await self._log.trim(through)
-
-    async def trimmed(self) -> int:
-        return await self._log.trimmed()
-
-    async def close(self) -> None:
-        await self._log.close()

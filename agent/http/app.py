@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,26 +18,33 @@ from agent.http.asking import Handler, asking
 from agent.http.catalog import CatalogRoutes
 from agent.http.console import console_routes
 from agent.http.damage import DamageRoutes
+from agent.http.deleted import DeletedRoutes
 from agent.http.drain import DrainRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.identity import Doorkeeper
-from agent.http.needs import CATALOG_PATH, DRAIN_PATH, TOKENS_PATH
+from agent.http.needs import CATALOG_PATH, DRAIN_PATH, SCRUB_PATH, TOKENS_PATH
 from agent.http.oauth import OauthRoutes
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
+from agent.http.restorable import RestorableRoutes
+from agent.http.scrub import ScrubRoutes
 from agent.http.status import StatusRoutes
+from agent.http.traced import TracedGuard
 
 
 def _guard(parts: Parts) -> Middleware:
     in_flight_max, identify = parts.config.http.requests_in_flight_max, Doorkeeper(parts).identify
-    return Middleware(Guard, metrics=parts.metrics, requests_in_flight_max=in_flight_max, identify=identify)
+    if parts.traces is None or not parts.traces.on:
+        return Middleware(Guard, parts.metrics, in_flight_max, identify)
+    return Middleware(TracedGuard, parts.metrics, in_flight_max, identify, parts.traces)
 
 
-def build(parts: Parts) -> Starlette:
-    """The ASGI application of one agent."""
-    health, status, admin = HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
+def build(parts: Parts, health: HealthRoutes | None = None) -> Starlette:
+    """The ASGI application of one agent. `health`: its own, where others ask for that too."""
+    health, status, admin = health or HealthRoutes(parts), StatusRoutes(parts), AdminRoutes(parts)
     damage, catalog, drain = DamageRoutes(parts), CatalogRoutes(parts), DrainRoutes(parts)
+    scrub = ScrubRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]
 
     def route(path: str, handler: Handler, methods: Sequence[str] = ("GET",)) -> Route:
@@ -58,17 +65,32 @@ def build(parts: Parts) -> Starlette:
             route("/admin/topics/{name}/damaged", damage.damaged),
             route("/admin/topics/{name}/skipped", damage.skipped),
             route("/admin/topics/{name}/skipped", damage.skip, ["POST"]),
+            *_kept(parts, route),
             route("/admin/acls/unallowed", AclRoutes(parts).unallowed),
+            route(SCRUB_PATH, scrub.read),
+            route(SCRUB_PATH, scrub.start, ["POST"]),
             route(DRAIN_PATH, drain.read),
             route(DRAIN_PATH, drain.change, ["POST"]),
             route(TOKENS_PATH, OauthRoutes(parts).token, ["POST"]),
             route(CATALOG_PATH, catalog.handle, every),
-            *console_routes(parts),
+            *console_routes(parts, status.gather, health.gauges),
             *registry_routes(parts),
         ],
         middleware=[_guard(parts)],
         exception_handlers={Problem: on_problem, HTTPException: on_http_exception},
     )
+
+
+def _kept(parts: Parts, route: Callable[..., Route]) -> list[Route]:
+    """What is left of topics: of deleted ones, and all that was written to one."""
+    deleted, restorable = DeletedRoutes(parts), RestorableRoutes(parts)
+    return [
+        route("/admin/deleted-topics", deleted.several),
+        route("/admin/deleted-topics/undelete", deleted.undelete, ["POST"]),
+        route("/admin/deleted-topics/purge", deleted.purge, ["POST"]),
+        route("/admin/restorable/{name}", restorable.topic),
+        route("/admin/restorable/{name}/batches", restorable.batches),
+    ]
 
 
 async def _home(_request: Request) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,14 @@ class Gauges:
             for refresh in metrics.before_reading:
                 refresh()
             return await asyncio.to_thread(_text, list(self._collect()), metrics.registry)
+
+    async def samples(self) -> dict[str, list[tuple[Mapping[str, str], float]]]:
+        """The same as values, by metric: labels and value of each."""
+        async with self._reading:
+            metrics = self._parts.metrics
+            for refresh in metrics.before_reading:
+                refresh()
+            return await asyncio.to_thread(_samples, list(self._collect()), metrics.registry)
 
     def _note(self, applied: Applied) -> None:
         self._applied += 1
@@ -85,9 +93,12 @@ class Gauges:
             "lag_revisions": replica.lag,
             "lag_seconds": self._look(),
             "ready": int(not health.reasons()),
+            "drained": int(parts.standing is not None and parts.standing.drained and not health.faults()),
             "event_loop_delay_seconds": health.delay.worst_s,
             "clock_skew_ms": replica.clock_watch.skew_ms,
             "replica_queue_bytes": float(str(replica.status()["queued_bytes"])),
+            "deleted_topics": len(replica.state.deleted),
+            "deleted_topics_bytes": sum(each.size_bytes for each in replica.state.deleted.values()),
             "applied_entries": self._applied,
             "produce_buffer_bytes_max": parts.config.produce.buffer_bytes_max,
             "memory_needed_bytes": memory.needed(parts.config),
@@ -113,6 +124,16 @@ class _Everything:
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client.registry.Collector."""
         return chain(self._read, self._registry.collect())
+
+
+def _samples(
+    read: list[Metric], registry: CollectorRegistry
+) -> dict[str, list[tuple[Mapping[str, str], float]]]:
+    found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    for family in _Everything(read, registry).collect():
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
 
 
 def _text(read: list[Metric], registry: CollectorRegistry) -> bytes:

@@ -77,7 +77,7 @@ class Guard:
                 raise  # part of the answer is out: only closing the connection tells the client
             broken = Problem(500, f"internal error; the agent's log tells more of request {request_id.get()}")
             await broken.response()(scope, receive, sending)
-        self._metrics.http_requests.labels(_route(scope), str(status)).inc()
+        self._metrics.http_requests.labels(route_of(scope), str(status)).inc()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it, if there is a place."""
@@ -94,7 +94,7 @@ class Guard:
             self._in_flight -= 1
 
 
-def _route(scope: MutableMapping[str, Any]) -> str:
+def route_of(scope: MutableMapping[str, Any]) -> str:
     """The matched route's template, so that labels stay few."""
     path = getattr(scope.get("route"), "path", "")
     return f"{scope.get('root_path', '')}{path}" if path else "none"

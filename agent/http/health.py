@@ -20,7 +20,7 @@ class HealthRoutes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._health = parts.health
-        self._gauges = Gauges(parts)
+        self.gauges = Gauges(parts)
 
     async def livez(self, _request: Request) -> Response:
         """200 while the event loop turns and no invariant broke. Dependencies do not matter (rule 10)."""
@@ -44,7 +44,11 @@ class HealthRoutes:
         """Prometheus' text format."""
         if not self._parts.config.http.metrics_open:
             require(self._parts, DESCRIBE_CLUSTER)
-        return Response(await self._gauges.text(), media_type=CONTENT_TYPE_LATEST)
+        return await self.scraped(_request)
+
+    async def scraped(self, _request: Request) -> Response:
+        """The same for whoever need not be asked."""
+        return Response(await self.gauges.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 def checks(parts: Parts) -> dict[str, dict[str, object]]:

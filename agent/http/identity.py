@@ -42,6 +42,7 @@ PRINCIPAL: Final = "floe.principal"
 """Where the state of an ASGI scope has the name that the connection's certificate gives."""
 SAFE: Final = ("GET", "HEAD")
 """Methods that change nothing."""
+CONSOLE: Final = "/console/"
 LATE_MAX: Final = 128
 """Refusals that wait to be told; further ones are told at once, or they would take all connections."""
 _BEARER: Final = re.compile(r"[-._~+/A-Za-z0-9]+=*")
@@ -70,10 +71,13 @@ class Doorkeeper:
         actor = actor_of(scope)
         path = scope["path"]
         free = path in OPEN or (path == METRICS and self._parts.config.http.metrics_open)
-        if free or not self._required:
+        if free:
             return actor
-        if scope["method"] not in SAFE and _from_elsewhere(scope):
+        own_rule = path.startswith(CONSOLE) and not self._required  # it is stricter, and told in a page
+        if scope["method"] not in SAFE and from_elsewhere(scope) and not own_rule:
             raise Problem(403, "a page of another site asks for a change", "ask from somewhere else")
+        if not self._required:
+            return actor
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(given) > 1:
             raise await self._failed(actor, BASIC, "two Authorization headers")
@@ -156,7 +160,7 @@ def basic_of(header: str) -> tuple[str, str]:
     return _user_of(rest.strip()) if scheme.lower() == "basic" else ("", "")
 
 
-def _from_elsewhere(scope: Scope) -> bool:
+def from_elsewhere(scope: Scope) -> bool:
     """Whether a browser says that a page of another site sends it: passwords and certificates go along."""
     headers = dict(scope["headers"])
     origin = headers.get(b"origin")

@@ -81,8 +81,10 @@ READ_SETTINGS: Final = OfSubject(_O.DESCRIBE_CONFIGS)
 WRITE_SETTINGS: Final = OfSubject(_O.ALTER_CONFIGS)
 
 DRAIN_PATH: Final = "/admin/drain"
+SCRUB_PATH: Final = "/admin/scrub"
 _TOPIC: Final = "the topic"
 _CLUSTER: Final = "the cluster"
+_RESTORABLE: Final = "the topic; Alter of the cluster where it is deleted; clearance where it redacts"
 _SUBJECT: Final = "the subject's topic, else the cluster"
 _HOLDERS: Final = "a subject that has the schema"
 _EACH: Final = "each subject's topic, else the cluster"
@@ -103,9 +105,16 @@ _ADMIN: Final[Mapping[tuple[str, str], Row]] = {
     ("GET", "/admin/topics/{name}/damaged"): Row(DESCRIBE, _TOPIC),
     ("GET", "/admin/topics/{name}/skipped"): Row(DESCRIBE, _TOPIC),
     ("POST", "/admin/topics/{name}/skipped"): Row(ALTER, _TOPIC),
+    ("GET", "/admin/deleted-topics"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("POST", "/admin/deleted-topics/undelete"): Row(ALTER_CLUSTER, _CLUSTER),
+    ("POST", "/admin/deleted-topics/purge"): Row(ALTER_CLUSTER, _CLUSTER),
+    ("GET", "/admin/restorable/{name}"): Row(READ, _RESTORABLE, by_itself=True),
+    ("GET", "/admin/restorable/{name}/batches"): Row(READ, _RESTORABLE, by_itself=True),
     ("GET", "/admin/acls/unallowed"): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("GET", DRAIN_PATH): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("POST", DRAIN_PATH): Row(ALTER_CLUSTER, _CLUSTER),
+    ("GET", SCRUB_PATH): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("POST", SCRUB_PATH): Row(ALTER_CLUSTER, _CLUSTER),
 }
 _SAME: Final = "the same for all"
 _CONSOLE: Final[Mapping[tuple[str, str], Row]] = {
@@ -115,6 +124,8 @@ _CONSOLE: Final[Mapping[tuple[str, str], Row]] = {
     ("GET", "/console/topics"): Row(DESCRIBE_QUIETLY, "each topic", by_itself=True),
     ("GET", "/console/topics/{name}"): Row(DESCRIBE, f"{_TOPIC}; DescribeConfigs for its configs"),
     ("GET", "/console/topics/{name}/records"): Row(READ, _TOPIC),
+    ("GET", "/console/topics/{name}/life"): Row(READ, _TOPIC),
+    ("GET", "/console/deleted-topics"): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("GET", "/console/groups"): Row(DESCRIBE_GROUP_QUIETLY, "each group", by_itself=True),
     ("GET", "/console/group"): Row(DESCRIBE_GROUP, "the group, and each topic in it", by_itself=True),
     ("GET", "/console/transactions"): Row(DESCRIBE_ID_QUIETLY, "each transactional id", by_itself=True),
@@ -122,11 +133,73 @@ _CONSOLE: Final[Mapping[tuple[str, str], Row]] = {
         DESCRIBE_ID, "the transactional id, and each topic and group in it", by_itself=True
     ),
     ("GET", "/console/tables"): Row(DESCRIBE_QUIETLY, "each table's topic", by_itself=True),
+    ("GET", "/console/table"): Row(
+        DESCRIBE,
+        "the table's topic, as [the catalog](#the-catalog-tokens-tables-keys-of-the-bucket) asks; "
+        "and Read for its rows",
+        by_itself=True,
+    ),
     ("GET", "/console/schemas"): Row(SHOW_SUBJECT, "each subject's topic, else the cluster", by_itself=True),
     ("GET", "/console/schema"): Row(READ_SUBJECT, "the subject's topic, else the cluster", by_itself=True),
     ("GET", "/console/acls"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/console/alarms"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/console/trail"): Row(DESCRIBE_CLUSTER, _CLUSTER),
+    ("GET", "/console/topics/{name}/export"): Row(READ, _TOPIC),
     ("GET", "/console/console.css"): Row(None, _SAME),
     ("GET", "/console/console.js"): Row(None, _SAME),
+}
+CHANGES: Final[Mapping[str, tuple[Row, Row]]] = {
+    "topic-create": (
+        Row(None, "an empty form"),
+        Row(Need(_O.CREATE, TOPIC), "the topic, or Create of the cluster", by_itself=True),
+    ),
+    "topic-configs": (
+        Row(Need(_O.DESCRIBE_CONFIGS, TOPIC), _TOPIC, by_itself=True),
+        Row(Need(_O.ALTER_CONFIGS, TOPIC), f"{_TOPIC}, and what its form asks for", by_itself=True),
+    ),
+    "topic-partitions": (
+        Row(DESCRIBE, _TOPIC, by_itself=True),
+        Row(ALTER, f"{_TOPIC}, and Describe", by_itself=True),
+    ),
+    "topic-delete": (
+        Row(DESCRIBE, _TOPIC, by_itself=True),
+        Row(Need(_O.DELETE, TOPIC), f"{_TOPIC}, and Describe", by_itself=True),
+    ),
+    "topic-undelete": (
+        Row(DESCRIBE_CLUSTER, _CLUSTER, by_itself=True),
+        Row(ALTER_CLUSTER, f"{_CLUSTER}, and Describe", by_itself=True),
+    ),
+    "records-delete": (
+        Row(DESCRIBE, _TOPIC, by_itself=True),
+        Row(Need(_O.DELETE, TOPIC), f"{_TOPIC}, and Describe", by_itself=True),
+    ),
+    "group-reset": (
+        Row(DESCRIBE_GROUP, "the group", by_itself=True),
+        Row(Need(_O.READ, GROUP), "the group, and each topic", by_itself=True),
+    ),
+    "group-delete": (
+        Row(DESCRIBE_GROUP, "the group", by_itself=True),
+        Row(Need(_O.DELETE, GROUP), "the group, and Describe", by_itself=True),
+    ),
+    "acl-create": (
+        Row(None, "an empty form"),
+        Row(ALTER_CLUSTER, f"{_CLUSTER}, and Describe", by_itself=True),
+    ),
+    "acl-delete": (
+        Row(None, "an empty form"),
+        Row(ALTER_CLUSTER, f"{_CLUSTER}, and Describe", by_itself=True),
+    ),
+    "subject-level": (
+        Row(READ_SUBJECT, _SUBJECT, by_itself=True),
+        Row(WRITE_SETTINGS, f"{_SUBJECT}; and Describe", by_itself=True),
+    ),
+}
+"""Of each change that the console makes: what its form asks for, and what the change does."""
+CHANGE_PATH: Final = "/console/change/"
+_CHANGED: Final[Mapping[tuple[str, str], Row]] = {
+    (method, f"{CHANGE_PATH}{name}"): row
+    for name, rows in CHANGES.items()
+    for method, row in zip(("GET", "POST"), rows, strict=True)
 }
 _CATALOG: Final = Row(
     DESCRIBE,
@@ -184,6 +257,7 @@ TOKENS_PATH: Final = "/iceberg/v1/oauth/tokens"
 TABLE: Final[Mapping[tuple[str, str], Row]] = {
     **_ADMIN,
     **_CONSOLE,
+    **_CHANGED,
     **_REGISTRY,
     ("POST", TOKENS_PATH): Row(None, "the login itself"),
     ("", CATALOG_PATH): _CATALOG,

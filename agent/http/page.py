@@ -39,7 +39,7 @@ def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
     ready = bool(status["ready"])
     verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
-    queues, replica, registry = (_mapping(status[name]) for name in ("queues", "replica", "registry"))
+    replica, registry = (_mapping(status[name]) for name in ("replica", "registry"))
     sections = [
         f"<h1>Floe agent {escape(str(status['agent']))}: {verdict}</h1>",
         "".join(f'<p class="bad">{escape(str(reason))}</p>' for reason in _rows(status["reasons"])),
@@ -66,8 +66,7 @@ def render(status: Mapping[str, object]) -> str:
             _rows(status["refused"]), ("at", "topic", "partition", "code", "message", "client_id", "host")
         ),
         *_ruled(status),
-        "<h2>Queues</h2>",
-        _pairs(queues.items()),
+        *_amounts(status),
         "<h2>Replica</h2>",
         _pairs(replica.items()),
         "<h2>Recent state hashes</h2>",
@@ -75,6 +74,16 @@ def render(status: Mapping[str, object]) -> str:
     ]
     head = f"<meta charset=utf-8><title>Floe {escape(str(status['agent']))}</title><style>{STYLE}</style>"
     return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(sections)}</body></html>"
+
+
+def _amounts(status: Mapping[str, object]) -> Sequence[str]:
+    """How far the log in the bucket is, where this agent may write it, and queues."""
+    return (
+        "<h2>Log in the bucket</h2>",
+        _pairs(_mapping(status.get("log_archive") or {}).items()),
+        "<h2>Queues</h2>",
+        _pairs(_mapping(status["queues"]).items()),
+    )
 
 
 def _ruled(status: Mapping[str, object]) -> Sequence[str]:

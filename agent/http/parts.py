@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.config import Config
 from agent.net.tokens.identity import Bearers
@@ -17,20 +17,42 @@ if TYPE_CHECKING:
     from agent.http.needs import Need
     from agent.rules.pool import RulesPool
     from agent.telemetry.damages import Damages
+    from agent.telemetry.lag_history import LagHistory
     from agent.telemetry.refusals import Refusals
     from agent.telemetry.rule_figures import RuleFigures
     from agent.telemetry.shadow import Shadow
-    from agent.telemetry.shown import GroupMember, RecordsRead, ShownGroup
+    from agent.telemetry.shown import GroupMember, RecordLife, RecordsRead, ShownGroup
+    from agent.telemetry.tracing import Traces
     from agent.telemetry.trail import Actor, Trail
+    from coordination.archive.keeper import LogArchive
     from coordination.clock import Clock
+    from coordination.kafka_codes import Code
     from coordination.replica import Replica
     from coordination.state.acl_types import Operation, ResourceType
     from coordination.state.group_types import Group
+    from coordination.state.types import Topic
     from iceberg.publish.publisher import Publisher
     from iceberg.rest_access import Access
     from iceberg.service import CommitterService
     from iceberg.upsert.service import UpsertService
     from objectstore.store import ObjectStore
+
+
+class Scrubbing(Protocol):
+    """The job that scrubs, as far as it is asked for by HTTP (agent/background/scrub)."""
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Its own pace."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """How far it is, what it found, and the run that was asked for."""
+        ...
+
+    def run_now(self, bytes_per_s: float, *, repair: bool) -> object:
+        """Begin a run of everything, unless one goes on."""
+        ...
 
 
 class Catalog(Protocol):
@@ -90,8 +112,22 @@ class KafkaShown(Protocol):
         """Committed batches as this reader gets them; None: there is no such partition."""
         ...
 
+    async def as_written(
+        self, actor: Actor, handle: int, offset: int, bytes_max: int
+    ) -> tuple[Code, list[memoryview]] | None:
+        """Batches as they lie in the log, also of a deleted topic; None: there is no such partition."""
+        ...
+
+    def reads_all(self, actor: Actor, topic: Topic) -> bool:
+        """Whether nothing of its records is kept from whoever asks."""
+        ...
+
     async def offset_at(self, topic: str, index: int, at_ms: int) -> int | None:
         """The offset of the first record at or after a time; None: there is none. Raises OSError."""
+        ...
+
+    async def life(self, topic: str, index: int, offset: int) -> RecordLife | None:
+        """Where the record at an offset is and how it came; None: there is no such partition."""
         ...
 
     def group(self, group_id: str) -> ShownGroup | None:
@@ -100,6 +136,29 @@ class KafkaShown(Protocol):
 
     def members(self, group: Group) -> list[GroupMember]:
         """Of a group."""
+        ...
+
+
+class KafkaAsked(Protocol):
+    """What the console asks of Kafka's side in somebody's name (agent/kafka/asking.py)."""
+
+    async def ask(self, actor: Actor, key: int, request: Any, *, rehearse: bool = False) -> Any:
+        """The response to a request of the API's newest version; `rehearse`: nothing is changed."""
+        ...
+
+    def coordinator(self, group_id: str) -> int:
+        """The node that looks after a group."""
+        ...
+
+
+class Asks(Protocol):
+    """What asks other agents (agent/cluster/peers/client.py)."""
+
+    async def figures(self, address: str) -> bytes:
+        """What the agent at a peer address says of itself (agent/telemetry/told_figures.py).
+
+        Raises PeerError, OSError, EOFError.
+        """
         ...
 
 
@@ -172,12 +231,24 @@ class Parts:
     """The tables of topics' newest rows that this agent keeps; None likewise."""
     publishers: Sequence[Publisher] = ()
     """What tells other catalogs of tables."""
+    archive: LogArchive | None = None
+    """What copies the log to the bucket; None: this agent does not."""
+    scrub: Callable[[], Scrubbing | None] = field(default=_nobody)
+    """What reads the bucket again and mends it; None: this agent does not."""
+    lags: LagHistory | None = None
+    """How far groups were behind, over time; None: nobody looks."""
+    traces: Traces | None = None
+    """Where requests are told of; None: nobody wants to know."""
     files: Files | None = None
     """The files that settings name, and which of them changed without effect."""
     memory_bytes: int | None = None
     """What this agent may use, bytes; None: no limit is known."""
     kafka: Callable[[], KafkaShown | None] = field(default=_nobody)
     """Kafka's side, for the console; None until clients are served."""
+    asked: Callable[[], KafkaAsked | None] = field(default=_nobody)
+    """The same for the console's changes."""
+    peers: Callable[[], Asks | None] = field(default=_nobody)
+    """What asks other agents; None where this one has no peers, or before it starts."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)

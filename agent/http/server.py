@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -13,10 +10,10 @@ from starlette.types import ASGIApp
 from agent.config import HttpConfig
 from agent.http.connections import KEEP_ALIVE_S, Connections
 from agent.net.tls import Tls
+from agent.processes.listening import STOP_S_MAX, Quiet, bound
 from agent.telemetry.metrics import Metrics
 from objectstore import tasks
 
-STOP_S_MAX = 5
 HEADER_BYTES_MAX = 64 * 1024
 BACKLOG = 512
 CONNECTIONS_PER_REQUEST = 8
@@ -24,14 +21,6 @@ CONNECTIONS_PER_REQUEST = 8
 IDLE_SHARE = 2
 """One of so many connections may be idle; with one more the oldest of those goes."""
 SWEEP_S = 1
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, leaving signals to the process's entry."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class HttpServer:
@@ -43,7 +32,7 @@ class HttpServer:
         self._config = config
         most = config.requests_in_flight_max * CONNECTIONS_PER_REQUEST
         self.connections = connections = Connections(tls, most // IDLE_SHARE, metrics)
-        self._server = _Server(
+        self._server = Quiet(
             uvicorn.Config(
                 app,
                 http=connections,  # type: ignore[arg-type]  # called as the class would be
@@ -67,9 +56,9 @@ class HttpServer:
 
     async def start(self) -> int:
         """Bind and serve; returns the port. Raises OSError when the address cannot be bound."""
-        bound = _bind(self._config.host, self._config.port)
-        self.port = int(bound.getsockname()[1])
-        self._task = tasks.start(self._server.serve(sockets=[bound]), "http")
+        found = bound("http", self._config.host, self._config.port)
+        self.port = int(found.getsockname()[1])
+        self._task = tasks.start(self._server.serve(sockets=[found]), "http")
         while not self._server.started:
             if self._task.done():
                 await self._task
@@ -82,16 +71,3 @@ class HttpServer:
         if self._task is not None:
             await self._task
             self._task = None
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"http: cannot bind {host}:{port}: {error.strerror}") from None
-    bound.setblocking(False)
-    return bound

@@ -86,6 +86,8 @@ class StatusRoutes:
             "observed": self._observed(),
             "quarantined": self._quarantined(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
+            "log_archive": parts.archive.status() if parts.archive is not None else None,
+            "scrub": scrub.status() if (scrub := parts.scrub()) is not None else None,
             "queues": dict(parts.queues()),
             "files": dict(parts.files.stale) if parts.files is not None else {},
             "defects": _defects(),

@@ -18,6 +18,7 @@ from agent.kafka.fetch.driver import FetchDriver, FetchLimits
 from agent.kafka.fetch.frames import Frames
 from agent.kafka.fetch.redacted import Redaction
 from agent.kafka.fetch.rewriting import Rewriting
+from agent.kafka.fetch.sessions import SessionLimits, Sessions
 from agent.kafka.groups.consumer.classic_driver import ClassicMembers
 from agent.kafka.groups.consumer.driver import ConsumerGroups
 from agent.kafka.groups.consumer.runner import Surroundings
@@ -26,6 +27,7 @@ from agent.kafka.handlers import HANDLERS
 from agent.kafka.login.logins import Logins
 from agent.kafka.login.passwords import Passwords
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
+from agent.kafka.produce.gaps import Gaps
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.quotas.quotas import Quotas
 from agent.kafka.topic_bodies import TopicBodies
@@ -40,11 +42,13 @@ from agent.telemetry.trail import Trail
 from coordination.clock import Clock
 from coordination.replica import Replica
 from coordination.state.quarantine_names import topic_of
-from objectstore.flush import ChunkPutter, HedgePolicy
+from objectstore.flush import ChunkPutter
+from objectstore.hedged import HedgedReads
+from objectstore.lateness import HedgePolicy
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
-from objectstore.store import Buffer, ObjectStore
+from objectstore.store import Buffer, ObjectStore, Reads
 from schema.validator import ValidatorCache
 
 if TYPE_CHECKING:
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
 
 PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
 PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
-HEDGE_S_MIN = 0.05  # no PUT counts as late before this
+HEDGE_S_MIN = 0.05  # no request of the store counts as late before this
 NEVER_S = 1e9
 
 
@@ -73,7 +77,18 @@ def _fetch_limits(config: Config) -> FetchLimits:
     return FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
 
 
-def open_reader(config: Config, store: ObjectStore) -> ChunkReader:
+def _hedges(longest_ms: int) -> HedgePolicy:
+    hedge_s = longest_ms / 1000 or NEVER_S
+    return HedgePolicy(delay_s_min=min(HEDGE_S_MIN, hedge_s) if longest_ms else NEVER_S, delay_s_max=hedge_s)
+
+
+def reads_of(config: Config, store: ObjectStore, metrics: Metrics) -> Reads:
+    """How consumers' records are read from the store: hedged, where that is configured."""
+    hedge_ms = config.fetch.hedge_ms
+    return HedgedReads(store, _hedges(hedge_ms), metrics.get_hedged.inc) if hedge_ms else store
+
+
+def open_reader(config: Config, store: Reads) -> ChunkReader:
     """The chunk reader with the configured caches."""
     return ChunkReader(
         store,
@@ -85,16 +100,14 @@ def open_reader(config: Config, store: ObjectStore) -> ChunkReader:
 
 def put_chunk_of(config: Config, store: ObjectStore, metrics: Metrics) -> PutChunk:
     """How chunks are stored: hedged, and given up early enough to tell the producer that nothing happened."""
-    hedge_s = config.produce.hedge_ms / 1000 or NEVER_S
-    earliest_s = NEVER_S if hedge_s == NEVER_S else min(HEDGE_S_MIN, hedge_s)
-    putter = ChunkPutter(store, policy=HedgePolicy(delay_s_min=earliest_s, delay_s_max=hedge_s))
+    putter = ChunkPutter(store, policy=_hedges(config.produce.hedge_ms))
     seconds = config.produce.commit_timeout_ms / 1000 * PUT_SHARE
 
-    async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> None:
-        hedges = putter.stats.hedges
+    async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> int:
         async with asyncio.timeout(seconds):
-            await putter.put(chunk, parts)
-        metrics.put_hedged.inc(putter.stats.hedges - hedges)
+            hedges = await putter.put(chunk, parts)
+        metrics.put_hedged.inc(hedges)
+        return hedges
 
     return put
 
@@ -137,6 +150,7 @@ def assemble(
         merged=merged,
         produce=produce,
         fetch=fetch,
+        sessions=_sessions(config, clock, replica, fetch, metrics),
         rewriting=_rewriting(config, replica, metrics),
         hints=hints,
         groups=groups,
@@ -153,6 +167,7 @@ def assemble(
         authority=authority,
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
         logins=logins or logins_of(config, clock, replica, metrics, users, keys),
+        gaps=Gaps(config.produce),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
@@ -213,6 +228,19 @@ def authority_of(
     """Who may do what by the ACLs that are applied here."""
     shadow = shadow or Shadow(clock, config.authorizer.shadow_rows_max)
     return Authority(config.authorizer, lambda: replica.state, metrics, shadow, trail)
+
+
+def _sessions(
+    config: Config, clock: Clock, replica: Replica, fetch: FetchDriver, metrics: Metrics
+) -> Sessions:
+    """What consumers ask for again and again."""
+    limits = SessionLimits(
+        config.fetch.sessions_max, config.fetch.session_partitions_max, config.fetch.session_stale_ms / 1000
+    )
+    evicted, refused = metrics.fetch_sessions_evicted.inc, metrics.fetch_sessions_refused.inc
+    sessions = Sessions(limits, fetch.waiters, clock.monotonic, clock.random_bits, evicted, refused)
+    replica.add_reload_listener(lambda _state: sessions.reloaded())
+    return sessions
 
 
 def _rewriting(config: Config, replica: Replica, metrics: Metrics) -> Rewriting:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.cluster.zones import zone_of
 from agent.kafka.order import Turns
 from agent.kafka.produce.firsts import Firsts
+from agent.kafka.produce.gaps import Gaps
 from agent.net.listening import ANONYMOUS
 from agent.telemetry.trail import Actor
 from coordination.log import Unavailable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from agent.kafka.fetch.driver import FetchDriver
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.fetch.rewriting import Rewriting
+    from agent.kafka.fetch.sessions import Sessions
     from agent.kafka.groups.consumer.driver import ConsumerGroups
     from agent.kafka.groups.coordinator import GroupCoordinator
     from agent.kafka.login.logins import Login, Logins
@@ -74,6 +76,7 @@ class Services:
     merged: MergedRanges
     produce: ProduceDriver
     fetch: FetchDriver
+    sessions: Sessions
     rewriting: Rewriting
     hints: LeaderHints
     groups: GroupCoordinator
@@ -95,6 +98,8 @@ class Services:
     """Who may do what, by the ACLs."""
     quotas: Quotas
     """What clients take, as far as there are quotas."""
+    gaps: Gaps
+    """Batches of producers that are told of no gap yet."""
     lingering: Lingering
     """Which agents Metadata lists a moment longer than they serve."""
     trail: Trail

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from agent.kafka.context import Client, Context, Services
 from agent.kafka.fetch.driver import Fetched, FetchRequest
 from agent.kafka.fetch.frames import AS_WRITTEN_CLIENTS
+from agent.kafka.fetch.placing import Placing
 from agent.kafka.fetch.planner import Wanted, aborted_in
 from agent.kafka.fetch.rewriting import Reader
 from agent.kafka.groups.consumer.embedded import BadEmbedded, read_assignment
@@ -18,10 +19,12 @@ from agent.kafka.groups.listing import listed, members_of
 from agent.kafka.handlers.k02_list_offsets import by_time
 from agent.kafka.handlers.lookup import find_partition
 from agent.kafka.produce.firsts import Firsts
-from agent.telemetry.shown import GroupMember, RecordsRead, ShownGroup
+from agent.telemetry.shown import GroupMember, RecordLife, RecordsRead, ShownGroup
 from agent.telemetry.trail import Actor
 from coordination.kafka_codes import Code
+from coordination.state.deleted import existing
 from coordination.state.group_types import CONSUMER, Group
+from coordination.state.redacting import policy_of
 from coordination.state.types import Partition, Topic
 from objectstore.batch import CorruptBatch, peek, split
 from objectstore.store import StoreError
@@ -61,6 +64,34 @@ class Showing:
         await services.rewriting.apply([fetched], Reader(NO_LISTENER, AS_WRITTEN, cleared, bytes_max))
         return _read(fetched, bounded)
 
+    async def as_written(
+        self, actor: Actor, handle: int, offset: int, bytes_max: int
+    ) -> tuple[Code, list[memoryview]] | None:
+        """Batches as they lie in the log, from the one that holds `offset` on: aborted ones and markers too.
+
+        About `bytes_max` bytes, one batch at least; none at the end. Also of a topic that is deleted and can
+        come back. None: there is no such partition. With a code there are none.
+        """
+        services = self._services
+        partition = existing(services.replica.state, handle)
+        if partition is None:
+            return None
+
+        def resolve() -> list[Wanted]:  # anew for each plan: the topic may go meanwhile
+            return [Wanted(existing(services.replica.state, handle), offset, bytes_max)]
+
+        (fetched,) = await services.fetch.fetch(FetchRequest(resolve, 0, 0, bytes_max, read_committed=False))
+        if services.trail.tells_access and fetched.records:
+            services.trail.accessed(actor, "Read", [partition.topic.name])
+        return fetched.planned.code, fetched.records
+
+    def reads_all(self, actor: Actor, topic: Topic) -> bool:
+        """Whether nothing of its records is kept from whoever asks (floe.redact)."""
+        redaction = self._services.rewriting.redaction
+        return policy_of(self._services.replica.state, topic) is None or redaction.cleared(
+            NO_LISTENER, None, actor.principal
+        )
+
     async def offset_at(self, topic: str, index: int, at_ms: int) -> int | None:
         """The offset of the first record at or after a time, Unix ms; None: there is none.
 
@@ -75,6 +106,13 @@ class Showing:
         except (StoreError, CorruptBatch) as error:
             raise OSError(f"records cannot be looked at: {error}") from None
         return None if found is None or found.offset >= partition.last_stable else found.offset
+
+    async def life(self, topic: str, index: int, offset: int) -> RecordLife | None:
+        """Where the record at an offset is and how it came; None: there is no such partition."""
+        partition, services = self._partition(topic, index), self._services
+        if partition is None:
+            return None
+        return await Placing(services.replica, services.merged, services.reader).life(partition, offset)
 
     def group(self, group_id: str) -> ShownGroup | None:
         """The group as this agent knows it; None where there is none."""

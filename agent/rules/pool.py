@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from agent.config import RulesConfig
 from agent.rules.messages import Bad, Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from agent.rules.turns import Turns
+from agent.rules.verdicts import Verdicts
 from coordination.helper import LIGHT_BYTES_MAX, Helper, HelperDied
 from objectstore import tasks
 from schema.rules.problem import Problem
@@ -152,6 +153,7 @@ class RulesPool:
         self._next = 0
         self._bytes: Counter[str] = Counter()
         self._closed = False
+        self._verdicts = Verdicts()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -188,12 +190,21 @@ class RulesPool:
         runs: Mapping[str, Sequence[Run]] = ruled.runs
         count, apart = records, ruled.apart
         if apart is not None:  # the others surely obey
+            known = (
+                self._verdicts.findings(apart.signed, bad_max) if apart.signed and violations_max else None
+            )
+            if known is not None:
+                return _in_place(known, apart.places, records)
             batch, runs, count = memoryview(apart.batch), apart.runs, len(apart.places)
         self._admit(topic, len(batch))
         roles = tuple(ruled.roles - ruled.settled)
         asked = Check([], runs, 0, count, bad_max, stop, {}, violations_max, roles, ruled.own)
         found = await self._whatever_comes(topic, len(batch), self._shared(topic, batch, ruled, asked))
-        return found if apart is None else _in_place(found, apart.places, records)
+        if apart is None:
+            return found
+        if apart.signed:
+            self._verdicts.learn(apart.signed, found, violations_max)
+        return _in_place(found, apart.places, records)
 
     async def trial(self, descriptor_set: bytes, messages: Sequence[str]) -> Sequence[Problem]:
         """The rules of messages, by their full names, that cannot be used. Raises Unusable and Busy."""

@@ -33,12 +33,14 @@ from coordination.commands import (
     DropTable,
     ExpireDelegationToken,
     MoveLogStart,
+    PurgeTopics,
     PutNamespace,
     PutScramCredential,
     PutSubjectSettings,
     RegisterSchema,
     RenewDelegationToken,
     SkipDamaged,
+    UndeleteTopic,
     UpdateFeatures,
 )
 from coordination.kafka_codes import Code
@@ -321,8 +323,23 @@ def _skipped(message: SkipDamaged, state: State) -> list[Change]:
     return _of_partitions("SkipDamaged", [message.partition] * len(ranges), ranges, state)
 
 
+def _topic_undeleted(message: UndeleteTopic, state: State) -> list[Change]:
+    found = state.deleted.get(message.topic_id)
+    had = message.topic_id.hex() if found is None else found.topic.name
+    renamed = bool(message.name) and message.name != had
+    return [Change("UndeleteTopic", "Topic", message.name or had, f"it was {had}" if renamed else "")]
+
+
+def _topics_purged(message: PurgeTopics, state: State) -> list[Change]:
+    found = [(each, state.deleted.get(each)) for each in message.topic_id]
+    names = [each.hex() if known is None else known.topic.name for each, known in found]
+    return [Change("PurgeTopic", "Topic", name, "for good") for name in names]
+
+
 _EXPLAINED: Mapping[type[Message], Callable[[Any, State], Sequence[Change]]] = {
     DeleteTopic: _topic_deleted,
+    UndeleteTopic: _topic_undeleted,
+    PurgeTopics: _topics_purged,
     MoveLogStart: _records_deleted,
     DeleteOffsets: _positions_deleted,
     SkipDamaged: _skipped,

@@ -39,6 +39,7 @@ FIGURES = {
         Figure("lag_revisions", "gauge", "Revisions known to be in the log and not applied"),
         Figure("lag_seconds", "gauge", "Seconds since this agent was first seen behind the log"),
         Figure("ready", "gauge", "1 when /readyz answers 200"),
+        Figure("drained", "gauge", "1 while this agent is drained and nothing else is wrong with it"),
         Figure("dependency_up", "gauge", "1 while the log or the store can be read and written", ("name",)),
         Figure("event_loop_delay_seconds", "gauge", "The latest of the newest turns"),
         Figure("check", "gauge", "1 while a check of /readyz is fine", ("name",)),
@@ -59,6 +60,8 @@ FIGURES = {
         ),
         Figure("clock_skew_ms", "gauge", "Distance of this agent's clock from what most agents say"),
         Figure("replica_queue_bytes", "gauge", "Bytes of commands waiting for their append"),
+        Figure("deleted_topics", "gauge", "Topics that were deleted and can come back"),
+        Figure("deleted_topics_bytes", "gauge", "Bytes of records that deleted topics hold in the bucket"),
         Figure("applied_entries", "counter", "Log entries applied"),
         Figure("cache_bytes", "gauge", "Bytes of caches for readers", ("cache",)),
         Figure(
@@ -68,6 +71,8 @@ FIGURES = {
             "produce_buffer_bytes_max", "gauge", "Bytes of such records above which connections are not read"
         ),
         Figure("produce_held_bytes", "gauge", "Bytes of produce requests that are not answered yet"),
+        Figure("fetch_sessions", "gauge", "Fetch sessions kept"),
+        Figure("fetch_session_partitions", "gauge", "Partitions that fetch sessions have together"),
         Figure("rules_held_bytes", "gauge", "Bytes of batches whose rules are evaluated or wait for it"),
         Figure("rules_waiting", "gauge", "Batches that wait for a worker that evaluates rules"),
         Figure("rules_workers", "gauge", "Processes that evaluate rules"),
@@ -89,11 +94,19 @@ FIGURES = {
         Figure("peer_served", "counter", "Requests of peers that were answered"),
         Figure("peer_served_bytes", "counter", "Bytes of records that peers were given"),
         Figure("peer_refused", "counter", "Requests of peers that were told to read the bucket"),
+        Figure("relay_followed", "gauge", "1 while the log comes from an agent of the zone, 0 from etcd"),
+        Figure("relay_entries", "counter", "Entries of the log that came from an agent of the zone"),
+        Figure("relay_left", "counter", "Times that this agent left its zone's relay, by why", ("why",)),
+        Figure("relay_followers", "gauge", "Agents that follow the log by this one"),
+        Figure("relay_sent_bytes", "counter", "Bytes of the log that these were sent"),
+        Figure("relay_kept_bytes", "gauge", "Bytes of newest entries that are kept for them"),
     )
 }
 """By name, in the order in which they are shown."""
 
 Place = tuple[str, tuple[str, ...]]
+RELAY_LEFT = ("refused", "gone", "silent", "behind", "damaged", "differs", "nonsense", "moved")
+"""Why a relay is left (agent/cluster/relay/stream.py)."""
 
 READS: Mapping[str, Place] = {
     "tail_hits": ("read_slices", ("tail",)),
@@ -115,6 +128,12 @@ READS: Mapping[str, Place] = {
     "peer_served": ("peer_served", ()),
     "peer_served_bytes": ("peer_served_bytes", ()),
     "peer_refused": ("peer_refused", ()),
+    "relay_followed": ("relay_followed", ()),
+    "relay_entries": ("relay_entries", ()),
+    **{f"relay_left_{why}": ("relay_left", (why,)) for why in RELAY_LEFT},
+    "relay_followers": ("relay_followers", ()),
+    "relay_sent_bytes": ("relay_sent_bytes", ()),
+    "relay_kept_bytes": ("relay_kept_bytes", ()),
 }
 """Where what an agent counts of reads (agent/app.py, agent/cluster/peers/service.py) is shown."""
 
@@ -123,6 +142,8 @@ QUEUES: Mapping[str, Place] = {
     "index_cached_bytes": ("cache_bytes", ("index",)),
     "produce_buffered_bytes": ("produce_buffered_bytes", ()),
     "produce_held_bytes": ("produce_held_bytes", ()),
+    "fetch_sessions": ("fetch_sessions", ()),
+    "fetch_session_partitions": ("fetch_session_partitions", ()),
     "rules_bytes": ("rules_held_bytes", ()),
     "rules_waiting": ("rules_waiting", ()),
     "rules_workers": ("rules_workers", ()),

@@ -56,6 +56,8 @@ class Metrics:
         self._groups()
         self._traces()
         self._log()
+        self._archive()
+        self._scrub()
         self._tables()
         self._latest()
         self._around_tables()
@@ -138,6 +140,7 @@ class Metrics:
         self.produce_records = self._counter("produce_records", "Records accepted")
         self.produce_rejected = self._counter("produce_rejected", "Batches refused", "topic", "reason")
         self.put_seconds = self._seconds("put", "PUT of a chunk")
+        self.get_hedged = self._counter("get_hedged", "GETs sent a second time because they were slow")
         self.put_hedged = self._counter("put_hedged", "PUTs sent a second time because they were slow")
         self.put_failed = self._counter("put_failed", "PUTs that failed for good")
         self.puts_in_flight = self._gauge("puts_in_flight", "Chunks being written")
@@ -186,6 +189,12 @@ class Metrics:
             "topic",
         )
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
+        self.fetch_sessions_evicted = self._counter(
+            "fetch_sessions_evicted", "Fetch sessions that made room for others"
+        )
+        self.fetch_sessions_refused = self._counter(
+            "fetch_sessions_refused", "Fetches that wanted a session, or a larger one, and found no room"
+        )
         self.transactions_ended = self._counter("transactions_ended", "Transactions ended by clients", "how")
         self.transactions_stale = self._counter(
             "transactions_stale", "Connections closed for a request older than its transaction"
@@ -233,6 +242,35 @@ class Metrics:
         self.merge_gets = self._counter("merge_gets", "Reads of the store by merging")
         self.merges_failed = self._counter("merges_failed", "Merges given up for now")
         self.collected_objects = self._counter("collected_objects", "Chunks removed by collection")
+
+    def _archive(self) -> None:
+        """Of the log in the bucket. What is no count is told by the agent that writes it; others say 0."""
+        self.archive_lag_seconds = self._gauge(
+            "log_archive_lag_seconds", "Age of the oldest entry that is worth archiving and is not yet"
+        )
+        self.archive_lag_revisions = self._gauge(
+            "log_archive_lag_revisions", "Revisions between the archive's end and what was applied"
+        )
+        self.archive_missing = self._gauge(
+            "log_archive_missing_revisions", "Revisions between pieces that are in no piece"
+        )
+        self.archive_pieces = self._counter("log_archive_pieces", "Pieces of the log written to the bucket")
+        self.archive_bytes = self._counter("log_archive_bytes", "Bytes of the log's pieces that were written")
+        self.archive_failures = self._counter("log_archive_failures", "Looks at the archive that failed")
+
+    def _scrub(self) -> None:
+        """Of what lies in the bucket, read again. What is no count is told by the agent that does it."""
+        self.scrub_bytes = self._counter("scrub_bytes", "Bytes of the bucket that scrubbing read")
+        self.scrub_objects = self._counter("scrub_objects", "Objects that scrubbing looked at")
+        self.scrub_found = self._counter("scrub_found", "Objects that scrubbing found damaged or lost")
+        self.scrub_repaired = self._counter("scrub_repaired", "Objects that scrubbing made whole again")
+        self.scrub_unread = self._counter("scrub_unread", "Objects that scrubbing could not read")
+        self.scrub_beyond_repair = self._gauge(
+            "scrub_beyond_repair", "Objects that are damaged or lost, and that nothing can mend"
+        )
+        self.scrub_round_seconds = self._gauge(
+            "scrub_round_seconds", "Time since the present round of scrubbing began; 0 between two"
+        )
 
     def _tables(self) -> None:
         self.table_rows = self._counter("table_rows", "Rows committed to tables", "topic")

@@ -8,6 +8,7 @@ nothing begins: `current` is None everywhere, which is all that is asked on a re
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -25,6 +26,8 @@ Kind = Literal["server", "internal"]
 Value = str | int | float | Sequence[str]
 Attributes = Mapping[str, Value]
 NONE: Attributes = MappingProxyType({})
+_TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+"""W3C Trace Context, 3.2: version, trace id, span id, flags; of later versions more may follow."""
 
 
 class Step(NamedTuple):
@@ -42,6 +45,15 @@ class Link(NamedTuple):
     trace_id: int
     span_id: int
     sampled: bool
+
+
+def parsed(text: bytes) -> Link | None:
+    """A traceparent; None where it is none."""
+    match = _TRACEPARENT.fullmatch(text)
+    if match is None or match[1] == b"ff" or (match[1] == b"00" and len(text) != 55):
+        return None
+    link = Link(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
+    return link if link.trace_id and link.span_id else None
 
 
 class Trace:

@@ -24,7 +24,7 @@ from coordination.kafka_codes import Code
 from coordination.state.state import State
 from coordination.state.types import Refused, Result
 
-LOGIN, REFUSED, CHANGE, ACCESS = "LOGIN", "REFUSED", "CHANGE", "ACCESS"
+KINDS = LOGIN, REFUSED, CHANGE, ACCESS = "LOGIN", "REFUSED", "CHANGE", "ACCESS"
 TEXT_CHARS_MAX = 1_000
 """Characters of a name or a detail."""
 
@@ -88,7 +88,11 @@ Told = Sequence[Message | Sequence[Change]]
 class Trail:
     """What one agent saw. Made inside the event loop."""
 
-    def __init__(self, config: AuditLogConfig, clock: Clock, agent: str, metrics: Metrics) -> None:
+    def __init__(
+        self, config: AuditLogConfig, clock: Clock, agent: str, metrics: Metrics, remembered: int = 0
+    ) -> None:
+        """`remembered`: events that stay in `recent`."""
+        self.recent: deque[Event] = deque(maxlen=remembered)
         self._config, self._clock, self._metrics = config, clock, metrics
         self._agent, self._prefix = agent, ""
         self._told = 0
@@ -152,6 +156,7 @@ class Trail:
                 )
                 outcome = change.outcome or seen.outcome
                 events.append(Event(name, seen.time_ms, seen.kind, actor, whole, outcome, seen.times))
+                self.recent.append(events[-1]._replace(change=whole._replace(added=(), removed=())))
                 self._metrics.audit_events.labels(seen.kind).inc()
         if not self._seen:
             self.arrived.clear()

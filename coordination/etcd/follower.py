@@ -46,6 +46,8 @@ class Head:
     """The newest revision that any call of this log has seen; wakes followers that are behind it."""
 
     revision: int = 0
+    asked: int = 0
+    """How often somebody asked how far the log is, whatever its revision."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def seen(self, revision: int, *, awaited: bool = False) -> None:
@@ -55,8 +57,16 @@ class Head:
         """
         self.revision = max(self.revision, revision)
         if awaited:
-            changed, self.changed = self.changed, asyncio.Event()
-            changed.set()
+            self._wake()
+
+    def ask(self) -> None:
+        """Have followers ask for progress."""
+        self.asked += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
 
     def check(self, revision: int, floor: int) -> None:
         """Raise LogRegressed when a linearizable answer is older than what was known before the question."""
@@ -188,10 +198,11 @@ class Follower:
         silent, and it would be taken for dead.
         """
         loop = asyncio.get_running_loop()
-        due = loop.time() + self._options.progress_s
+        due, asked = loop.time() + self._options.progress_s, self._head.asked
         while True:
             changed = self._head.changed
-            if self._head.revision > self._position or loop.time() >= due:
+            if self._head.revision > self._position or self._head.asked != asked or loop.time() >= due:
+                asked = self._head.asked
                 due = loop.time() + self._options.progress_s
                 await stream.request_progress()
             with suppress(TimeoutError):

@@ -4,6 +4,7 @@
     /floe/{cluster}/log/{incarnation:016x}/{sequence:016x}    an entry's payload; written once, never changed
     /floe/{cluster}/trimmed                                   entries are gone through this revision
     /floe/{cluster}/identity                                  a random number drawn once: whose log this is
+    /floe/{cluster}/base                                      added to revisions, of a restored log (rebased)
 
 Every modification of an incarnation key after its creation is an append, in the same transaction as the
 entry: so the key's mod_revision is the revision of its newest entry.
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from coordination.chain import KeyState
 from coordination.etcd.proto import kv_pb2
 from coordination.etcd.proto import rpc_pb2 as pb
-from coordination.log import LogEntry, Member
+from coordination.log import LogEntry, Member, Statement
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 INFO_BYTES_MAX = 64 << 10
@@ -42,6 +43,7 @@ class Keys:
         self.log = f"{self.prefix}log/".encode()
         self.trimmed = f"{self.prefix}trimmed".encode()
         self.identity = f"{self.prefix}identity".encode()
+        self.base = f"{self.prefix}base".encode()
 
     def agent(self, incarnation: int) -> bytes:
         """The incarnation key."""
@@ -160,6 +162,33 @@ def read_after(keys: Keys, after: int, limit: int) -> pb.TxnRequest:
         sort_order=pb.RangeRequest.ASCEND,
     )
     return pb.TxnRequest(success=[get(keys.trimmed), pb.RequestOp(request_range=entries)])
+
+
+def statement(keys: Keys, entry: LogEntry | None) -> pb.TxnRequest:
+    """The incarnation key that changed last, without its value; with an entry the trim marker and its key."""
+    newest = pb.RangeRequest(
+        key=keys.agents,
+        range_end=prefix_end(keys.agents),
+        limit=1,
+        sort_target=pb.RangeRequest.MOD,
+        sort_order=pb.RangeRequest.DESCEND,
+        keys_only=True,
+    )
+    operations = [pb.RequestOp(request_range=newest)]
+    if entry is not None:
+        operations += [get(keys.trimmed), get(keys.entry(entry.incarnation, entry.sequence))]
+    return pb.TxnRequest(success=operations)
+
+
+def decode_statement(keys: Keys, entry: LogEntry | None, response: pb.TxnResponse) -> Statement:
+    """What etcd's answer to `statement` says. A key as it was made is no entry's."""
+    found = response.responses[0].response_range.kvs
+    newest = max((kv.mod_revision for kv in found if kv.mod_revision > kv.create_revision), default=0)
+    holds = True
+    if entry is not None and entry.revision > marker(response.responses[1].response_range.kvs):
+        held = response.responses[2].response_range.kvs
+        holds = bool(held) and keys.to_entry(held[0]) == entry
+    return Statement(response.header.revision, newest, holds)
 
 
 def marker(kvs: Iterable[kv_pb2.KeyValue]) -> int:

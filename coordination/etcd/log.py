@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from coordination.etcd.follower import Follower, FollowOptions, Head
 from coordination.etcd.keys import INFO_BYTES_MAX, Keys, key_state, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.trim import trim_log
-from coordination.log import Entries, EntryName, Fenced, Member, Unavailable
+from coordination.log import Entries, EntryName, Fenced, LogEntry, Member, Statement, Unavailable
 from objectstore import tasks
 from objectstore.episodes import Episodes, loop_time, through
 
@@ -89,6 +89,14 @@ class EtcdLog:
         (found,) = response.responses[-1].response_range.kvs
         return f"etcd:{found.value.decode()}:{self._keys.prefix}"
 
+    async def base(self) -> tuple[int, int]:
+        """What rebased.py adds to revisions, and etcd's own at which that was said; 0, 0: nothing.
+
+        Raises Unavailable.
+        """
+        kvs = (await self._read(pb.RangeRequest(key=self._keys.base))).kvs
+        return requests.marker(kvs), kvs[0].mod_revision if kvs else 0
+
     async def register(self, incarnation: int, info: bytes, ttl_s: float) -> EtcdChain:
         """See coordination.log.Log. After Unavailable use a new number: this one may have been taken."""
         if len(info) > INFO_BYTES_MAX:
@@ -113,7 +121,7 @@ class EtcdLog:
         self._chains.append(chain)
         return chain
 
-    def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
+    def follow(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
         """See coordination.log.Log.follow, and follower.py."""
         follower = Follower(self._client, self._keys, self._head, self._clock, self._options.follow)
         return follower.follow(after, last)
@@ -122,6 +130,21 @@ class EtcdLog:
         """The header revision of a linearizable read; followers are told to get there."""
         request = pb.RangeRequest(key=self._keys.trimmed, count_only=True)
         return (await self._read(request)).header.revision
+
+    async def testify(self, entry: LogEntry | None = None) -> Statement:
+        """See coordination.log.Witness: one transaction that only reads."""
+        floor = self._head.revision
+        try:
+            response = await self._client.txn(requests.statement(self._keys, entry))
+        except EtcdError as error:
+            raise Unavailable(str(error)) from error
+        self._head.check(response.header.revision, floor)
+        self._head.seen(response.header.revision, awaited=True)
+        return requests.decode_statement(self._keys, entry, response)
+
+    def ask_progress(self) -> None:
+        """See coordination.log.Witness."""
+        self._head.ask()
 
     async def members(self) -> Sequence[Member]:
         """The live keys, by a linearizable read."""

@@ -5,7 +5,7 @@ A snapshot of the replicated state: what every agent has in memory after applyin
 revision. Field numbers never change meaning; code of the same feature level, older or newer, loads it.
 
 The file: the header of coordination/snapshot.py, then one zstd stream of length-delimited (varint)
-Sections in this order: head, topics, partitions of deleted topics, schemas, the registry, tables, namespaces, chunks,
+Sections in this order: head, topics, deleted topics that can come back, partitions of others, schemas, the registry, tables, namespaces, chunks,
 tail. Lists keep the order of the state's own dicts (which is the log's order), so that two agents write
 the same bytes.
 """
@@ -57,6 +57,7 @@ class Section(_message.Message):
     ACLS_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
     DELEGATION_TOKENS_FIELD_NUMBER: _builtins.int
+    DELETED_TOPIC_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -113,6 +114,8 @@ class Section(_message.Message):
     def quotas(self) -> Global___Quotas: ...
     @_builtins.property
     def delegation_tokens(self) -> Global___DelegationTokens: ...
+    @_builtins.property
+    def deleted_topic(self) -> Global___DeletedTopic: ...
     def __init__(
         self,
         *,
@@ -144,12 +147,13 @@ class Section(_message.Message):
         acls: Global___Acls | None = ...,
         quotas: Global___Quotas | None = ...,
         delegation_tokens: Global___DelegationTokens | None = ...,
+        deleted_topic: Global___DeletedTopic | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "deleted_topic", b"deleted_topic", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "deleted_topic", b"deleted_topic", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram", "acls", "quotas", "delegation_tokens"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram", "acls", "quotas", "delegation_tokens", "deleted_topic"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -518,6 +522,51 @@ class Leaving(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Leaving: _TypeAlias = Leaving  # noqa: Y015
+
+@_typing.final
+class DeletedTopic(_message.Message):
+    """A deleted topic that can come back (coordination/state/deleted.py). What follows is its own: so many Schema
+    sections, its Extents and its partitions. From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    DELETED_MS_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    SCHEMAS_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    deleted_ms: _builtins.int
+    until_ms: _builtins.int
+    by: _builtins.str
+    schemas: _builtins.int
+    """how many"""
+    size_bytes: _builtins.int
+    """record bytes that it held when it was deleted"""
+    weight: _builtins.int
+    """bytes of the state that it takes, about"""
+    @_builtins.property
+    def topic(self) -> Global___Topic: ...
+    def __init__(
+        self,
+        *,
+        topic: Global___Topic | None = ...,
+        deleted_ms: _builtins.int = ...,
+        until_ms: _builtins.int = ...,
+        by: _builtins.str = ...,
+        schemas: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        weight: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "deleted_ms", b"deleted_ms", "schemas", b"schemas", "size_bytes", b"size_bytes", "topic", b"topic", "until_ms", b"until_ms", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedTopic: _TypeAlias = DeletedTopic  # noqa: Y015
 
 @_typing.final
 class PartitionGroup(_message.Message):

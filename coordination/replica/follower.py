@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
-from coordination.log import Entries, Log, LogRegressed, Trimmed, Unavailable
+from coordination.log import Entries, Log, LogEntry, LogRegressed, Trimmed, Unavailable
 from coordination.replica.loading import load_newest
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.waiters import RevisionWaiters
@@ -28,6 +28,7 @@ class Follower:
         self.through = 0
         self.revisions = RevisionWaiters()
         self.listeners: list[Callable[[Applied], None]] = []
+        self.entry_listeners: list[Callable[[LogEntry], None]] = []
         self.on_reload: list[Callable[[State], None]] = []
         self.applying = asyncio.Lock()  # held while entries are applied; hold it to keep the state still
         self.last_error = ""
@@ -138,6 +139,8 @@ class Follower:
                     applied = self.state.apply(entry)
                     self.through = applied.revision
                     self._tell(applied)
+                    for note in self.entry_listeners:
+                        note(entry)
                     if loop.time() >= until:
                         unfinished = True
                         break

@@ -24,7 +24,7 @@ from coordination.commands import (
     RegisterAgent,
     command,
 )
-from coordination.log import Log, LogError, LogRegressed, Unavailable
+from coordination.log import Log, LogEntry, LogError, LogRegressed, Unavailable
 from coordination.replica.author import Author
 from coordination.replica.clock_watch import ClockWatch
 from coordination.replica.errors import ReplicaFailed
@@ -32,6 +32,7 @@ from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Line, Proposals, Results
 from coordination.state import Applied, Result, State, StateError
+from coordination.state.types import serving_of
 from objectstore import tasks
 from objectstore.store import ObjectStore
 
@@ -173,6 +174,33 @@ class Replica:
             async with asyncio.timeout(self.options.stop_s):
                 await self.propose(LeaveMetadata())
 
+    async def known_to_others(self, seconds: float) -> bool:
+        """Wait until every agent that clients are sent to has said that it applied all that this one has.
+
+        Agents say so with each entry, idle ones with each heartbeat. False: some did not within `seconds`.
+        """
+        revision, told = self.revision, self._loop.create_future()
+
+        def look(_: object) -> None:
+            if not told.done() and self._others_know(revision):
+                told.set_result(None)
+
+        forget = self.add_listener(look)
+        look(None)
+        try:
+            async with asyncio.timeout(seconds):
+                await told
+        except TimeoutError:
+            return False
+        finally:
+            forget()
+        return True
+
+    def _others_know(self, revision: int) -> bool:
+        live = self.state.live
+        others = {each.incarnation for each in serving_of(self.state.brokers.values())} - {self.incarnation}
+        return all(live[each].applied_revision >= revision for each in others if each in live)
+
     async def stop(self) -> None:
         """End this incarnation in the log when it is reached within `stop_s`, and answer every proposal."""
         self._author.stopping = True
@@ -247,6 +275,10 @@ class Replica:
         self._follower.listeners.append(listener)
         return lambda: self._follower.listeners.remove(listener)
 
+    def add_entry_listener(self, listener: Callable[[LogEntry], None]) -> None:
+        """Call `listener` with every entry, once it is applied. It must be quick."""
+        self._follower.entry_listeners.append(listener)
+
     def add_reload_listener(self, listener: Callable[[State], None]) -> None:
         """Call `listener` whenever a snapshot replaced the state."""
         self._follower.on_reload.append(listener)
@@ -272,6 +304,11 @@ class Replica:
             tell()
         self._run_once(self._verify())
         return False
+
+    def give_up(self, error: Exception) -> None:
+        """This agent must stop: the reason is somebody else's to know."""
+        _logger.critical("this agent stops: %s: %s", type(error).__name__, error)
+        self._fail(error)
 
     # Tasks.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
+from typing import cast
 
 from coordination.commands import CommitChunk, ForgetChunks
 from coordination.kafka_codes import Code
@@ -18,11 +19,13 @@ from coordination.state.producers import own
 from coordination.state.slices import ROW
 from coordination.state.spans import begin as begin_span
 from coordination.state.transaction_batches import SEQUENCE_MASK
-from coordination.state.types import At, ChunkCommitted, Done, Partition, ProducerEntry, Refused, Result
+from coordination.state.types import At, ChunkCommitted, Done, Partition, Refused, Result
 from objectstore.naming import ChunkId
 
 Columns = Iterator[tuple[int, int, int, int, int, int, int, int]]
+Lists = tuple[list[int], list[int], list[int], list[int]]
 
+_Maybe = Partition | None
 Partitions = list[Partition | None] | dict[int, Partition | None]
 
 BOUND_ANEW = int(Code.NOT_ENOUGH_REPLICAS)
@@ -35,24 +38,20 @@ REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's 
 
 def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
     """Give the chunk's batches their offsets. Refused whole when malformed or out of the author's order."""
-    handles = list(message.partition)
+    handles = message.partition[:]  # lists, once: what protobuf iterates over is slow, and is gone over often
+    batches = handles, message.length[:], message.offsets[:], message.max_timestamp_ms[:]
     transaction = message.transaction if state.feature_level >= TRANSACTIONS else ()
     leaders = message.companion_of if state.feature_level >= COMPANIONS else ()
-    refusal = _malformed(message, handles, len(state.partitions), transaction) or _out_of_order(message, at)
+    refusal = _malformed(message, batches, len(state.partitions), transaction) or _out_of_order(message, at)
     refusal = refusal or (companions.malformed(message, handles, transaction) if leaders else None)
     if refusal:
         return Refused(Code.INVALID_REQUEST, refusal)
     at.author.next_chunk_number = message.number + 1
     producer_columns: tuple[Iterable[int], ...] = (repeat(-1), repeat(-1), repeat(-1))
     if message.producer_id:
-        producer_columns = (message.producer_id, message.producer_epoch, message.base_sequence)
+        producer_columns = (message.producer_id[:], message.producer_epoch[:], message.base_sequence[:])
     columns = zip(  # noqa: B905 — the lengths were compared, and repeat() has none
-        handles,
-        message.length,
-        message.offsets,
-        message.max_timestamp_ms,
-        *producer_columns,
-        transaction or repeat(0),
+        *batches, *producer_columns, transaction or repeat(0)
     )
     late = _bound_since(state, message.judged_revision, handles)
     if leaders:
@@ -85,44 +84,43 @@ def _append(
     state: StateData, partitions: Partitions, columns: Columns, position: int, at: At, answer: ChunkCommitted
 ) -> int:
     """Append each batch to its partition or note its error; returns the number of index rows written."""
-    serial, pack, mask = state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
-    base_offsets, offset_max = answer.base_offsets, bounds.OFFSET_MAX
-    references, previous, freezes = 0, None, state.freezes
+    serial, pack, mask, references = state.chunks.next_serial, ROW.pack, SEQUENCE_MASK, 0
+    offset_max, note_base, previous = bounds.OFFSET_MAX, answer.base_offsets.append, cast(_Maybe, None)
     for handle, length, count, newest, producer_id, epoch, sequence, part in columns:
-        start, position = position, position + length
+        start, position, before, previous = position, position + length, previous, None
         partition = partitions[handle]
-        if partition is None or partition.high_watermark + count > offset_max:
+        if partition is None or (end := (base := partition.high_watermark) + count) > offset_max:
             _refuse(answer, _UNKNOWN if partition is None else _FULL, -1)
-            previous = None
             continue
-        base = partition.high_watermark
         if producer_id >= 0:
             entry = partition.producers.get(producer_id)
             follows = entry and epoch == entry.epoch and sequence == (entry.last_sequence + 1) & mask
             if part or not follows or partition.transactions is not None:
                 batch = (producer_id, epoch, sequence, count)
-                entry, error, base = transaction_batches.admit(state, partition, entry, batch, part)
+                entry, error, known_base = transaction_batches.admit(state, partition, entry, batch, part)
                 if entry is None:
-                    _refuse(answer, error, base)
-                    previous = None
+                    _refuse(answer, error, known_base)
                     continue
             assert entry is not None, "a batch that follows has one before it"
-            if entry.freezes != freezes:
+            if entry.freezes != state.freezes:
                 entry = own(state, partition, producer_id, entry)
-            _remember(entry, sequence, base, (sequence + count - 1) & mask, at.now_ms)
+            if len(recent := entry.recent) == REMEMBERED:
+                del recent[:2]
+            recent.append(sequence)
+            recent.append(base)
+            entry.last_sequence, entry.last_timestamp = (sequence + count - 1) & mask, at.now_ms
             if part:
                 transaction_batches.written(state, partition, producer_id, base, at)
-        base_offsets.append(base)
-        partition.high_watermark = end = base + count
-        slices = partition.slices
-        if partition is previous:
+        note_base(base)
+        partition.high_watermark, slices, previous = end, partition.slices, partition
+        if partition is before:
             slices.extend_last(end, length, newest)
             continue
         if partition.begins_span:
             begin_span(partition, base)
         slices.rows += pack(end, serial, start, length, newest)
         slices.size_bytes += length
-        references, previous = references + 1, partition
+        references += 1
     return references
 
 
@@ -148,16 +146,6 @@ def _append_apart(
     return references
 
 
-def _remember(entry: ProducerEntry, sequence: int, base: int, last_sequence: int, now_ms: int) -> None:
-    recent = entry.recent
-    if len(recent) == REMEMBERED:
-        del recent[:2]
-    recent.append(sequence)
-    recent.append(base)
-    entry.last_sequence = last_sequence
-    entry.last_timestamp = now_ms
-
-
 def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
     if not error:
         answer.duplicates.append(len(answer.base_offsets))
@@ -165,26 +153,24 @@ def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
     answer.base_offsets.append(base_offset)
 
 
-def _malformed(
-    message: CommitChunk, handles: list[int], known: int, transaction: Sequence[int]
-) -> str | None:
-    batches = len(handles)
-    columns = (message.length, message.offsets, message.max_timestamp_ms)
-    if not batches or any(len(column) != batches for column in columns):
-        return f"chunk {message.number}: columns of different lengths or none ({batches} partitions)"
+def _malformed(message: CommitChunk, batches: Lists, known: int, transaction: Sequence[int]) -> str | None:
+    handles, lengths, offsets, newest = batches
+    count = len(handles)
+    if not count or not count == len(lengths) == len(offsets) == len(newest):
+        return f"chunk {message.number}: columns of different lengths or none ({count} partitions)"
     if message.producer_id:
         columns = (message.producer_id, message.producer_epoch, message.base_sequence)
-        if any(len(column) != batches for column in columns):
-            return f"chunk {message.number}: producer columns do not have {batches} elements"
+        if not count == len(columns[0]) == len(columns[1]) == len(columns[2]):
+            return f"chunk {message.number}: producer columns do not have {count} elements"
     if max(handles) >= known:
         return f"chunk {message.number}: partition handle {max(handles)} was never given (next: {known})"
-    if 0 in message.offsets:
+    if 0 in offsets:
         return f"chunk {message.number}: a batch without offsets"
-    if transaction and (len(transaction) != batches or not message.producer_id or max(transaction) > 2):
-        return f"chunk {message.number}: the transaction column does not fit {batches} batches with producers"
+    if transaction and (len(transaction) != count or not message.producer_id or max(transaction) > 2):
+        return f"chunk {message.number}: the transaction column does not fit {count} batches with producers"
     if not bounds.CHUNK_NUMBER.hold(message.number + 1):
         return f"chunk {message.number}: nothing could come after the highest number there is"
-    end = message.first_position + sum(message.length)
+    end = message.first_position + sum(lengths)
     if not bounds.POSITION.hold(end):
         return f"chunk {message.number}: batches end at {end}, no row holds more than {bounds.POSITION.high}"
     if end > message.size:

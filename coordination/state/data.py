@@ -13,6 +13,7 @@ from coordination.state.transaction_types import PendingOffset, Transaction
 from coordination.state.types import (
     Broker,
     ClaimHolder,
+    DeletedTopic,
     Incarnation,
     Partition,
     Schema,
@@ -43,8 +44,8 @@ class StateData:
         self.partitions: list[Partition | None] = []  # by handle
         self.chunks = ChunkTable()
         self.leaving: dict[int, Partition] = {}  # of deleted topics, oldest first, by handle (leaving.py)
-        # Objects that nothing refers to any more → Unix ms of the entry that let go of them. A manifest with
-        # True takes the segments that it names along.
+        self.deleted: dict[bytes, DeletedTopic] = {}  # that can come back, oldest first, by id (deleted.py)
+        # What nothing refers to any more → Unix ms of when. A manifest with True takes its segments along.
         self.segment_garbage: dict[SegmentId, int] = {}
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
         self.next_producer_id, self.next_node_id = 0, 1
@@ -84,6 +85,8 @@ class StateData:
         self.followers: dict[
             tuple[int, str], dict[str, None]
         ] = {}  # topics by whose deletions count (following.py)
+        self.deleted_partitions: dict[int, Partition] = {}  # of topics that can come back, by handle
+        self.deleted_weight = 0  # bytes of the state that they take, about
         self.fenced_count = 0
         self.freezes = 0  # in this process: how often somebody began to note the state (freeze.py)
 

@@ -19,20 +19,20 @@ LOOKED_AT = 64  # extents between two looks at the bound; one with more spans th
 
 def note(state: StateData, ended: Sequence[tuple[Partition, int]]) -> None:
     """Note a committed transaction: its partitions with their first offsets; their markers are the last."""
-    topics: dict[str, Topic] = {}
-    found: dict[str, Extent] = {}
+    topics: dict[bytes, Topic] = {}  # by id: one that is deleted may come back, another may have its name
+    found: dict[bytes, Extent] = {}
     for partition, first in ended:
         topic = partition.topic
         if not effective_bool("floe.table.enabled", topic.configs, state.cluster_configs):
             topic.extents = []
             continue
-        topics[topic.name] = topic
-        found.setdefault(topic.name, {})[partition.index] = (first, partition.high_watermark - 1)
-    for name, extent in found.items():
-        known = topics[name].extents
+        topics[topic.topic_id] = topic
+        found.setdefault(topic.topic_id, {})[partition.index] = (first, partition.high_watermark - 1)
+    for topic_id, extent in found.items():
+        known = topics[topic_id].extents
         known.append(extent)
         if len(known) % LOOKED_AT == 0 or len(extent) > LOOKED_AT:
-            shorten(topics[name])
+            shorten(topics[topic_id])
 
 
 def shorten(topic: Topic) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
@@ -24,6 +24,7 @@ from coordination.state.freeze_groups import FrozenGroup, group_sections, note_g
 from coordination.state.freeze_partitions import (
     PARTITIONS_PER_STEP,
     FrozenPartition,
+    FrozenPartitions,
     FrozenProducers,
     PartitionSections,
     note_leaving,
@@ -42,22 +43,28 @@ from coordination.state.freeze_subjects import (
 from coordination.state.freeze_transactions import note_extents, transaction_sections
 from coordination.state.levels import PIECES_OF_PARTITIONS
 from coordination.state.state import State
-from coordination.state.types import Broker, Incarnation, Schema, Table
+from coordination.state.types import Broker, DeletedTopic, Incarnation, Schema, Table, Topic
 
 CHUNKS_PER_STEP = 4096
 GROUP_CONFIGS_PER_SECTION = 256
 GROUPS_PER_STEP = 256
 PRODUCERS_LIKE_A_PARTITION = 64  # so many cost as much to note as a partition
 _T = TypeVar("_T")
+# A deleted topic that can come back: its section, its schemas, extents, and how many partitions it has.
+FrozenDeleted = tuple[pb.DeletedTopic, list[Schema], list[int], int]
 
 
 @dataclass(slots=True)
 class Frozen:
-    """Notes from which the sections are built. Nothing in here changes when the state does."""
+    """Notes from which the sections are built, once. Nothing in here changes when the state does."""
 
     head: pb.Head
-    topics: list[tuple[pb.Topic, list[FrozenPartition]]] = field(default_factory=list)
-    leaving: list[FrozenPartition] = field(default_factory=list)
+    topics: list[bytes] = field(default_factory=list)  # encoded: no objects for the collector to look at
+    counts: list[int] = field(default_factory=list)  # of each topic's partitions
+    deleted: list[FrozenDeleted] = field(default_factory=list)
+    partitions: FrozenPartitions = field(default_factory=FrozenPartitions)  # of topics, then of deleted ones
+    leaving_count: int = 0
+    leaving: FrozenPartitions = field(default_factory=FrozenPartitions)
     producers: FrozenProducers = field(default_factory=FrozenProducers)
     schemas: list[Schema] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -106,7 +113,9 @@ def freeze(state: State) -> Iterator[Frozen]:
         yield frozen
     yield from _topics(frozen, state)
     for partitions in _groups(state.leaving.values(), PARTITIONS_PER_STEP):
-        frozen.leaving += map(note_leaving, partitions)
+        frozen.leaving_count += len(partitions)
+        for partition in partitions:
+            frozen.leaving.add(note_leaving(partition))
         yield frozen
     for consumers in _groups(state.groups.values(), GROUPS_PER_STEP):
         frozen.groups += [note_group(one) for one in consumers]
@@ -134,15 +143,20 @@ def _garbage(frozen: Frozen, state: State) -> Iterator[Frozen]:
 
 
 def _topics(frozen: Frozen, state: State) -> Iterator[Frozen]:
-    """Note the topics with their partitions and producers."""
+    """Note the topics with their partitions and producers, then those that are deleted and can come back."""
     noted = 0
-    for topic in state.topics.values():
-        partitions: list[FrozenPartition] = []
-        frozen.topics.append((_topic(topic.name, state), partitions))
-        if topic.extents:
+    deleted = ((kept.topic, kept) for kept in state.deleted.values())
+    for topic, kept in chain(((each, None) for each in state.topics.values()), deleted):
+        count = len(topic.partitions)
+        if kept is not None:
+            frozen.deleted.append((_deleted(kept), kept.schemas, note_extents(topic.extents), count))
+        else:
+            frozen.topics.append(_topic(topic).SerializeToString(deterministic=True))
+            frozen.counts.append(count)
+        if topic.extents and kept is None:
             frozen.extents[topic.name] = note_extents(topic.extents)
         for partition in topic.partitions:
-            partitions.append(note_partition(partition))
+            frozen.partitions.add(note_partition(partition))
             noted += 1
             for count in frozen.producers.note(partition.producers):
                 noted += count // PRODUCERS_LIKE_A_PARTITION
@@ -161,7 +175,10 @@ def freeze_now(state: State) -> Frozen:
 
 
 def sections(frozen: Frozen) -> Iterator[pb.Section]:
-    """The sections of a snapshot, in the file's order; each costs a few milliseconds at most."""
+    """The sections of a snapshot, in the file's order; each costs a few milliseconds at most.
+
+    Once only: notes on partitions are let go of as they are used.
+    """
     count = 0
     for section in _body(frozen):
         count += 1
@@ -173,27 +190,28 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     yield pb.Section(head=frozen.head)
     in_pieces = frozen.head.feature_level >= PIECES_OF_PARTITIONS
     partition_sections = PartitionSections(frozen.producers, in_pieces=in_pieces)
-    for topic, partitions in frozen.topics:
+    noted = frozen.partitions.take()
+    for noted_topic, partitions in zip(frozen.topics, frozen.counts, strict=True):
+        topic = pb.Topic.FromString(noted_topic)
         yield pb.Section(topic=topic)
         if topic.name in frozen.extents:
             yield pb.Section(extents=pb.Extents(numbers=frozen.extents[topic.name]))
-        yield from partition_sections.of(partitions)
+        yield from partition_sections.of(islice(noted, partitions))
+    for deleted in frozen.deleted:
+        yield from _deleted_sections(deleted, partition_sections, noted)
     if frozen.leaving:
-        yield pb.Section(leaving=pb.Leaving(partitions=len(frozen.leaving)))
-        yield from partition_sections.of(frozen.leaving)
+        yield pb.Section(leaving=pb.Leaving(partitions=frozen.leaving_count))
+        yield from partition_sections.of(frozen.leaving.take())
     for schema in frozen.schemas:
         yield pb.Section(schema=_schema(schema))
     yield from subject_sections(frozen.subjects)
-    yield from scram_sections(frozen.scram_secret, frozen.scram)
-    yield from acl_sections(frozen.acls_revision, frozen.acls)
-    yield from quota_sections(frozen.quota_changes, frozen.quotas)
-    yield from delegation_sections(frozen.delegation_tokens)
+    yield from _users(frozen)
     for table in frozen.tables:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:
         yield pb.Section(namespace=pb.Namespace(name=name, properties=_properties(properties)))
-    for noted in frozen.groups:
-        yield from group_sections(noted)
+    for group in frozen.groups:
+        yield from group_sections(group)
     yield from frozen.transactions
     for chunks in _groups(frozen.chunks, CHUNKS_PER_STEP):
         serial, incarnation, number, references = zip(*chunks, strict=True)
@@ -207,6 +225,26 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     yield from _administration(frozen)
     for author, change_id, parts in frozen.pending:
         yield pb.Section(pending_change=pb.PendingChange(incarnation=author, id=change_id, parts=parts))
+
+
+def _users(frozen: Frozen) -> Iterator[pb.Section]:
+    """What is known of them, and what they may do and use up."""
+    yield from scram_sections(frozen.scram_secret, frozen.scram)
+    yield from acl_sections(frozen.acls_revision, frozen.acls)
+    yield from quota_sections(frozen.quota_changes, frozen.quotas)
+    yield from delegation_sections(frozen.delegation_tokens)
+
+
+def _deleted_sections(
+    noted: FrozenDeleted, partition_sections: PartitionSections, partitions: Iterator[FrozenPartition]
+) -> Iterator[pb.Section]:
+    deleted, schemas, extents, count = noted
+    yield pb.Section(deleted_topic=deleted)
+    for schema in schemas:
+        yield pb.Section(schema=_schema(schema))
+    if extents:
+        yield pb.Section(extents=pb.Extents(numbers=extents))
+    yield from partition_sections.of(islice(partitions, count))
 
 
 def _segment_garbage(frozen: Frozen) -> Iterator[pb.Section]:
@@ -303,10 +341,21 @@ def _incarnation(one: Incarnation, broker: Broker | None) -> pb.Incarnation:
     return message
 
 
-def _topic(name: str, state: State) -> pb.Topic:
-    topic = state.topics[name]
+def _deleted(kept: DeletedTopic) -> pb.DeletedTopic:
+    return pb.DeletedTopic(
+        topic=_topic(kept.topic),
+        deleted_ms=kept.deleted_ms,
+        until_ms=kept.until_ms,
+        by=kept.by,
+        schemas=len(kept.schemas),
+        size_bytes=kept.size_bytes,
+        weight=kept.weight,
+    )
+
+
+def _topic(topic: Topic) -> pb.Topic:
     return pb.Topic(
-        name=name,
+        name=topic.name,
         topic_id=topic.topic_id,
         created_ms=topic.created_ms,
         configs=_properties(topic.configs),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
+from typing import cast
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_transactions import encode_partition
@@ -19,8 +21,7 @@ PRODUCER_BYTES = SECTION_BYTES // PRODUCERS_PER_STEP  # counted for a producer: 
 SKIPPED_BYTES = 256  # counted for a skipped range, whose text is short
 SPAN_BYTES = 24  # counted for a span of a binding: the most that it has
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; number of producers;
-# merged range; transactions, encoded; skipped ranges; spans of bindings. Made of what the garbage collector
-# need not look into: notes on 100,000 partitions would set off full collections.
+# merged range; transactions, encoded; skipped ranges; spans of bindings.
 FrozenPartition = tuple[
     int,
     int,
@@ -35,7 +36,44 @@ FrozenPartition = tuple[
     tuple[Skipped, ...],
     tuple[Span, ...],
 ]
+NOTED = 12  # of its elements
 _MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
+
+
+class FrozenPartitions:
+    """What was noted of many partitions, in their order, and given back once.
+
+    Flat, in blocks of one step: a tuple for each would be an object that the garbage collector looks at, and
+    200,000 of them set off full collections, of 15 ms each. A full block is a tuple: the collector goes over
+    a list each time, over a tuple of numbers and bytes once. A block is let go of once it was given: all
+    together took 27 ms.
+    """
+
+    __slots__ = ("_last", "blocks")
+
+    def __init__(self) -> None:
+        self.blocks: deque[tuple[object, ...]] = deque()
+        self._last: list[object] = []
+
+    def add(self, noted: FrozenPartition) -> None:
+        """Behind the others."""
+        self._last += noted
+        if len(self._last) >= NOTED * PARTITIONS_PER_STEP:
+            self._seal()
+
+    def __bool__(self) -> bool:
+        return bool(self.blocks or self._last)
+
+    def _seal(self) -> None:
+        self.blocks.append(tuple(self._last))
+        self._last = []
+
+    def take(self) -> Iterator[FrozenPartition]:
+        """All, oldest first; they are gone then."""
+        self._seal()
+        while self.blocks:
+            flat = iter(self.blocks.popleft())
+            yield from cast(Iterator[FrozenPartition], zip(*[flat] * NOTED, strict=True))
 
 
 class FrozenProducers:

@@ -182,6 +182,8 @@ def _expired(state: StateData, group: Group, now_ms: int, retention_ms: int) -> 
     known: dict[str, bool] = {}
     for handle, committed_ms in zip(table.handles, table.committed_ms, strict=True):
         partition = state.partitions[handle] if handle < len(state.partitions) else None
+        if partition is None and handle in state.deleted_partitions:
+            continue  # the topic may come back, and the group goes on where it was
         if partition is None:
             yield handle
             continue

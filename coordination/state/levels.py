@@ -29,6 +29,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 | 2 | CommitChunk.companion_of: a batch that is appended with another one or not at all |
 | 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules; when it is deleted or bound anew, batches of the topic that were judged before are refused |
+| 2 | floe.delete.retention.ms, floe.delete.protection; DeleteTopic keeps what it deletes for that time; DeleteTopic.by, UndeleteTopic, PurgeTopics |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ ACLS = 2  # and who may do what is part of the state
 QUOTAS = 2  # and clients have quotas
 DELEGATION = 2  # and by tokens of others
 FOLLOWED_SUBJECTS = 2  # and topics are bound to them
+SOFT_DELETE = 2  # and deleted topics are kept for a while
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
 SINCE: dict[str, int] = {
@@ -85,6 +87,8 @@ SINCE: dict[str, int] = {
     "create_delegation_token": DELEGATION,
     "renew_delegation_token": DELEGATION,
     "expire_delegation_token": DELEGATION,
+    "undelete_topic": SOFT_DELETE,
+    "purge_topics": SOFT_DELETE,
 } | dict.fromkeys(
     (
         "init_transactions",

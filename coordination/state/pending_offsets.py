@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from coordination.commands import CommitTransactionOffsets
 from coordination.kafka_codes import Code
-from coordination.state import consumer_groups, fence
+from coordination.state import consumer_groups, deleted, fence
 from coordination.state.data import StateData
 from coordination.state.group_types import CONSUMER, CommittedOffset, Group
 from coordination.state.groups import is_empty, open_group
@@ -107,13 +107,13 @@ def settle(state: StateData, group_id: str, transactional_id: str, commit: bool)
     waiting = by_transaction.pop(transactional_id, {})
     if group_id in state.pending_offsets and not by_transaction:
         del state.pending_offsets[group_id]
-    existing = [h for h in waiting if state.partitions[h] is not None] if commit else []
-    if not existing:
+    known = [h for h in waiting if deleted.existing(state, h) is not None] if commit else []
+    if not known:
         return
     group = open_group(state, group_id)
     if isinstance(group, Refused):  # the cluster has as many groups as it takes: nobody can read them
         return
-    for handle in existing:
+    for handle in known:
         position = waiting[handle]
         group.offsets.put(
             handle,

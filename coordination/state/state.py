@@ -24,6 +24,7 @@ from coordination.state import (
     configs,
     consumer_changes,
     delegation,
+    deleted,
     enumerations,
     features,
     group_offsets,
@@ -44,6 +45,7 @@ from coordination.state import (
     tables,
     topics,
     transactions,
+    undeleting,
 )
 from coordination.state.data import StateData
 from coordination.state.digest import START, chain
@@ -85,6 +87,8 @@ HANDLERS: dict[str, Handler] = {
     "judge_agent": members.judge_agent,
     "create_topic": quarantine.create_topic,
     "delete_topic": topics.delete_topic,
+    "undelete_topic": undeleting.undelete_topic,
+    "purge_topics": deleted.purge_topics,
     "create_partitions": topics.create_partitions,
     "alter_topic_configs": quarantine.alter_topic_configs,
     "alter_cluster_configs": configs.alter_cluster_configs,

@@ -164,8 +164,8 @@ def _moved(table: Table, expected: str) -> str:
 
 
 def _ledger_refusal(title: str, table: Table, message: CommitTable, topic_id: bytes) -> Refused | None:
-    """A committer's ledger of the same topic never goes back."""
-    if message.topic != table.topic:
+    """A committer's ledger of the same topic never goes back. It may have come back under another name."""
+    if message.topic != table.topic and not (topic_id and topic_id == table.topic_id):
         return Refused(
             Code.INVALID_REQUEST, f"{title} belongs to topic {table.topic!r}, not {message.topic!r}"
         )

@@ -34,6 +34,7 @@ from coordination.state.state import State
 from coordination.state.types import (
     Broker,
     ClaimHolder,
+    DeletedTopic,
     Endpoint,
     Incarnation,
     Merged,
@@ -65,6 +66,8 @@ class Thaw:
         self._sections = 0
         self._topic: Topic | None = None
         self._leaving = 0  # partitions of deleted topics that there are; above 0, those that come are of them
+        self._deleted: DeletedTopic | None = None  # whose schemas, extents and partitions come
+        self._schemas = 0  # that are still to come of it
         self._group: Group | None = None
         self._take: dict[str, Callable[[Any], Steps | None]] = {
             "head": self._head,
@@ -72,6 +75,7 @@ class Thaw:
             "partitions": self._partitions,
             "partition_rest": self._partition_rest,
             "leaving": self._now_leaving,
+            "deleted_topic": self._deleted_topic,
             "schema": self._schema,
             "table": self._table,
             "namespace": self._namespace,
@@ -181,17 +185,28 @@ class Thaw:
 
     def _new_topic(self, message: pb.Topic) -> None:
         state = self.state
-        configs = {p.name: p.value for p in message.configs}
-        topic = self._topic = Topic(message.name, message.topic_id, configs, message.created_ms)
-        topic.value_schema_id = message.value_schema_id or None
-        topic.key_schema_id = message.key_schema_id or None
-        topic.bound_revision = message.bound_revision
+        topic = self._topic = _topic(message)
         state.topics[topic.name] = state.topics_by_id[topic.topic_id] = topic
         unified = topic.name.replace(".", "_")
         state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)
         table_names.note(state, topic)
 
+    def _deleted_topic(self, message: pb.DeletedTopic) -> None:
+        topic = self._topic = _topic(message.topic)
+        self._schemas = message.schemas
+        self._deleted = self.state.deleted[topic.topic_id] = DeletedTopic(
+            topic,
+            message.deleted_ms,
+            message.until_ms,
+            message.by,
+            [],
+            message.size_bytes,
+            message.weight,
+        )
+        self.state.deleted_weight += message.weight
+
     def _now_leaving(self, message: pb.Leaving) -> None:
+        self._deleted = None
         self._topic, self._leaving = Topic("", b"", {}, 0), message.partitions
 
     def _partitions(self, group: pb.PartitionGroup) -> Steps:
@@ -205,11 +220,15 @@ class Thaw:
             if self._leaving:
                 state.leaving[message.handle] = partition
                 continue
-            state.partition_count += 1
-            state.partitions[message.handle] = partition
-            state.live_in_range[message.handle // HANDLE_RANGE] += 1
+            if self._deleted is not None:
+                state.deleted_partitions[message.handle] = partition
+            else:
+                state.partition_count += 1
+                state.partitions[message.handle] = partition
+                state.live_in_range[message.handle // HANDLE_RANGE] += 1
             if message.producers:
                 yield from _producers(partition, pb.Producers.FromString(message.producers))
+            if self._deleted is None:
                 state.producer_count += len(partition.producers)
 
     def _partition(self, topic: Topic, message: pb.Partition) -> Partition:
@@ -240,10 +259,11 @@ class Thaw:
             raise BadSnapshot(f"{len(rest.rows)} bytes of rows of partition {rest.handle}: out of place")
         partition.slices.append_rows(rest.rows)
         yield from _producers(partition, rest.producers)
-        self.state.producer_count += len(rest.producers.producer_id)
+        if self._deleted is None:
+            self.state.producer_count += len(rest.producers.producer_id)
 
     def _schema(self, s: pb.Schema) -> None:
-        self.state.schemas[s.schema_id] = Schema(
+        schema = Schema(
             s.schema_id,
             s.topic,
             s.role,
@@ -256,6 +276,12 @@ class Thaw:
             s.subject_version,
             s.naming,
         )
+        if self._deleted is not None and self._schemas:
+            self._schemas -= 1
+            self._deleted.schemas.append(schema)
+            self._deleted.topic.schema_ids.append(s.schema_id)
+            return
+        self.state.schemas[s.schema_id] = schema
         topic = self.state.topics[s.topic]
         topic.schema_ids.append(s.schema_id)
         binding.note(self.state, topic)
@@ -365,6 +391,16 @@ class Thaw:
             came = len(self.state.leaving)
             raise BadSnapshot(f"{came} partitions of deleted topics came, {self._leaving} were written")
         self.finished = True
+
+
+def _topic(message: pb.Topic) -> Topic:
+    """A topic without partitions."""
+    configs = {p.name: p.value for p in message.configs}
+    topic = Topic(message.name, message.topic_id, configs, message.created_ms)
+    topic.value_schema_id = message.value_schema_id or None
+    topic.key_schema_id = message.key_schema_id or None
+    topic.bound_revision = message.bound_revision
+    return topic
 
 
 def _merged(handle: int, message: pb.MergedRange) -> Merged:

@@ -12,7 +12,7 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import binding, bounds, following, skipped, spans, table_names
+from coordination.state import binding, bounds, deleted, following, skipped, spans, table_names
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
@@ -93,7 +93,8 @@ def new_refusal(
     refusal = _count_refusal(state, partitions, more)
     if refusal:
         return Refused(Code.INVALID_PARTITIONS, refusal)
-    if len(topic_id) != TOPIC_ID_BYTES or topic_id in state.topics_by_id:
+    known = topic_id in state.topics_by_id or topic_id in state.deleted
+    if len(topic_id) != TOPIC_ID_BYTES or known:
         return Refused(Code.INVALID_REQUEST, f"topic id {topic_id.hex()!r}: 16 fresh bytes are needed")
     return None
 
@@ -124,12 +125,29 @@ def add_partitions(state: StateData, topic: Topic, total: int) -> None:
 
 
 def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
-    """Delete a topic by name or id; its chunks lose their references. Done's value: the topic id."""
+    """Delete a topic by name or id. Done's value: the topic id.
+
+    It is kept for floe.delete.retention.ms and can come back; without, its chunks lose their references.
+    """
     topic = state.topics_by_id.get(message.topic_id) if message.topic_id else state.topics.get(message.name)
     if topic is None and message.topic_id:
         return Refused(Code.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if topic is None:
         return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    protected = deleted.protection(state, topic)
+    if protected is not None:
+        return protected
+    schemas = [state.schemas[schema_id] for schema_id in topic.schema_ids]
+    _take_out(state, topic, at)
+    if deleted.retention_ms(state, topic):
+        deleted.keep(state, topic, schemas, message, at)
+    else:
+        leave(state, topic.partitions, at.now_ms)
+    return Done(topic.topic_id)
+
+
+def _take_out(state: StateData, topic: Topic, at: At) -> None:
+    """Take a topic out of all that clients see."""
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     _forget_name(state, topic.name)
@@ -141,12 +159,10 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     state.producer_count -= sum([len(partition.producers) for partition in topic.partitions])
     state.partition_count -= len(handles)
     at.touched += handles
-    leave(state, topic.partitions, at.now_ms)
     binding.forget(state, topic)
     binding.judge_kept(state, topic, at)
     for schema_id in topic.schema_ids:
         del state.schemas[schema_id]
-    return Done(topic.topic_id)
 
 
 def _forget_name(state: StateData, name: str) -> None:

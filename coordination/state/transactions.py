@@ -19,6 +19,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.state import extents, fence, pending_offsets
 from coordination.state.data import StateData
+from coordination.state.deleted import existing
 from coordination.state.expiry import not_above
 from coordination.state.producers import own
 from coordination.state.transaction_owner import begin, bump, owned, too_many_groups
@@ -222,8 +223,8 @@ def finish(state: StateData, known: Transaction, commit: bool, marker_epoch: int
     marker = MarkerId(known.producer_id, marker_epoch, commit)
     ended: list[tuple[Partition, int]] = []
     for handle in known.partitions:
-        partition = state.partitions[handle]
-        if partition is None:  # its topic was deleted meanwhile
+        partition = existing(state, handle)
+        if partition is None:  # its topic was deleted meanwhile and does not come back
             continue
         first = _write_marker(state, partition, marker, at)
         at.touched.append(handle)

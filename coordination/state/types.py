@@ -170,6 +170,23 @@ class Topic:
         return self.key_schema_id or 0, self.value_schema_id or 0
 
 
+@dataclass(slots=True)
+class DeletedTopic:
+    """A topic that was deleted and can come back (deleted.py). Times are stamps of the log, Unix ms.
+
+    `by`: who deleted it, empty where that is not known; `size_bytes`: of the records that it held then;
+    `weight`: bytes of the state that it takes, about.
+    """
+
+    topic: Topic
+    deleted_ms: int
+    until_ms: int
+    by: str
+    schemas: list[Schema]
+    size_bytes: int
+    weight: int
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a broker listens for Kafka clients."""
@@ -366,14 +383,16 @@ class Applied:
     groups: Sequence[tuple[str, Sequence[str]]] = ()
 
 
-@dataclass(slots=True)
 class At:
     """Where in the log a command stands, and what its entry gathers while being applied."""
 
-    revision: int
-    author: Incarnation
-    now_ms: int
-    touched: list[int] = field(default_factory=list)
-    fenced: list[int] = field(default_factory=list)
-    groups: list[tuple[str, Sequence[str]]] = field(default_factory=list)
-    requests: dict[str, bytes] = field(default_factory=dict)  # by name of a topic created here: whose it is
+    __slots__ = ("author", "fenced", "groups", "now_ms", "requests", "revision", "touched")
+
+    def __init__(self, revision: int, author: Incarnation, now_ms: int) -> None:
+        self.revision = revision
+        self.author = author
+        self.now_ms = now_ms
+        self.touched: list[int] = []
+        self.fenced: list[int] = []
+        self.groups: list[tuple[str, Sequence[str]]] = []
+        self.requests: dict[str, bytes] = {}  # by name of a topic created here: whose it is

@@ -50,6 +50,15 @@ CLIENTS = Board(
                     "short",
                     ("sum by (instance) (floe_fetch_parked{@})", AGENT),
                 ),
+                line(
+                    "Fetch sessions",
+                    "What consumers ask for, kept by agents; who finds no room names everything each time.",
+                    "short",
+                    ("sum(floe_fetch_sessions{@})", "sessions"),
+                    ("sum(floe_fetch_session_partitions{@})", "partitions of these"),
+                    (rate("floe_fetch_sessions_evicted_total"), "displaced a second"),
+                    (rate("floe_fetch_sessions_refused_total"), "found no room, a second"),
+                ),
             ],
         ),
         Row(

@@ -9,9 +9,13 @@ _HEALTH = Row(
     [
         Panel(
             "Agents ready",
-            "How many agents answer 200 to /readyz.",
+            "How many agents answer 200 to /readyz, and how many somebody has drained.",
             "short",
-            [Query("sum(floe_ready{@})", "ready"), Query("count(floe_ready{@})", "all")],
+            [
+                Query("sum(floe_ready{@})", "ready"),
+                Query("sum(floe_drained{@})", "drained"),
+                Query("count(floe_ready{@})", "all"),
+            ],
             4,
             "stat",
         ),

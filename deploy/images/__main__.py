@@ -6,20 +6,18 @@ wheels. Two builds of one tree give the same digest. Needs apt (or what it broug
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from deploy.images.oci import Image, archive, layer
+from deploy.images.kept import OUTPUT, ROOT, kept_layer, of_files
+from deploy.images.oci import Image, archive
 from deploy.setup.debian import NotToBeHad, unpacked
 
-ROOT = Path(__file__).resolve().parents[2]
-OUTPUT = ROOT / "build" / "images"
+LOCK = ROOT / "requirements-agent.lock"
 NAME = "docker.io/floe/agent:0.1.0"
 SIZE_MAX = 250_000_000
 """Bytes of all blobs, compressed as a registry keeps them."""
@@ -37,7 +35,7 @@ DROPPED_OF_WHEELS = ("pyarrow/include", "pyarrow/tests", "pyarrow/src", "bin")
 
 def cached() -> Image:
     """build(), unless nothing that it is made of has changed since. Raises as build."""
-    stamp, wanted = OUTPUT / "agent.json", _fingerprint()
+    stamp, wanted = OUTPUT / "agent.json", of_files([*_how("image"), LOCK, *_own()])
     if stamp.exists() and (kept := json.loads(stamp.read_text()))["made_of"] == wanted:
         return Image(Path(kept["path"]), kept["digest"], kept["size"])
     image = build()
@@ -46,32 +44,28 @@ def cached() -> Image:
     return image
 
 
-def _fingerprint() -> str:
-    """Of every file that goes in or says how."""
-    own = ["requirements-agent.lock", "deploy/setup/debian-image.sha256"]
-    files = [ROOT / each for each in own] + sorted((ROOT / "deploy" / "images").iterdir())
-    for package in PACKAGES:
-        files += sorted((ROOT / package).rglob("*"))
-    digest = hashlib.sha256()
-    for file in files:
-        if file.is_file() and file.suffix not in (".pyc", ".so"):
-            digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
-    return digest.hexdigest()
+def _how(pins: str) -> list[Path]:
+    """What says how a layer is made: Debian's packages of that name, and this folder."""
+    code = [ROOT / "deploy" / "images" / each for each in ("__main__.py", "oci.py", "kept.py", "floe")]
+    return [ROOT / "deploy" / "setup" / f"debian-{pins}.sha256", *code]
+
+
+def _own() -> list[Path]:
+    return [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*"))]
 
 
 def build(target: Path = OUTPUT / "agent.tar", name: str = NAME) -> Image:
-    """Write the image. Raises NotToBeHad, and ValueError when it is larger than SIZE_MAX."""
+    """Write the image; layers that would be the same are those of the build before.
+
+    Raises NotToBeHad, and ValueError when it is larger than SIZE_MAX.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        work = Path(scratch)
-        _system(work / "system")
-        _wheels(work / "wheels" / "opt" / "floe" / "lib")
-        _app(work / "app")
-        for part in ("wheels/opt/floe/lib", "app/opt/floe/app"):
-            _compile(work / part, "/" + part.partition("/")[2])
-        owners = {"var/lib/floe": USER}
-        layers = [layer(work / part, work / f"{part}.gz", owners) for part in ("system", "wheels", "app")]
-        image = archive(name, layers, _config(), target)
+    layers = [
+        kept_layer("system", of_files(_how("image")), _system, {"var/lib/floe": USER}),
+        kept_layer("wheels", of_files([*_how("image"), LOCK]), _wheels),
+        kept_layer("app", of_files([*_how("image"), *_own()]), _app),
+    ]
+    image = archive(name, layers, _config(), target)
     if image.size > SIZE_MAX:
         raise ValueError(f"the image has {image.size:,} bytes, more than {SIZE_MAX:,}: see what has grown")
     return image
@@ -101,20 +95,21 @@ def _system(root: Path) -> None:
     _compile(root / "usr/lib/python3.11", "/usr/lib/python3.11")
 
 
-def _wheels(target: Path) -> None:
+def _wheels(root: Path) -> None:
     """The locked packages, for the image's Python, which is of this one's minor version."""
+    target = root / "opt" / "floe" / "lib"
     if sys.version_info[:2] != (3, 11):
         raise NotToBeHad("the image has Python 3.11: build it with one, for its wheels and its byte code")
     uv = str(Path(sys.executable).with_name("uv"))
     command = [uv, "pip", "install", "-q", "--target", str(target), "--link-mode", "copy"]
-    lock = str(ROOT / "requirements-agent.lock")
-    subprocess.run([*command, "--python", sys.executable, "--require-hashes", "-r", lock], check=True)
+    subprocess.run([*command, "--python", sys.executable, "--require-hashes", "-r", str(LOCK)], check=True)
     for each in DROPPED_OF_WHEELS:
         shutil.rmtree(target / each, ignore_errors=True)
     for record in target.glob("*.dist-info"):  # RECORD and the like say how and where it was installed
         for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"):
             (record / name).unlink(missing_ok=True)
     (target / ".lock").unlink(missing_ok=True)
+    _compile(target, "/opt/floe/lib")
 
 
 def _app(root: Path) -> None:
@@ -134,6 +129,7 @@ def _app(root: Path) -> None:
         Path(folder).chmod(0o755)
         for name in files:
             (Path(folder) / name).chmod(0o644)
+    _compile(app, "/opt/floe/app")
 
 
 def _compile(folder: Path, seen_as: str) -> None:

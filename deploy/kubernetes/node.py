@@ -1,19 +1,25 @@
-"""One node of a real Kubernetes, inside the namespaces: mounts, network, certificates, eight programs.
+"""One node of a real Kubernetes, inside the namespaces: mounts, network, certificates, ten programs.
 
-etcd, apiserver, controller-manager, scheduler, containerd, kubelet, kube-proxy (nftables) and CoreDNS are
-processes of the namespace; pods are containers of containerd and runc. Nothing of it reaches outside: the
-network has no way out, files are below `STATE/run`, and /run, /var/lib, /var/log and images are memory.
+etcd, apiserver, controller-manager, scheduler, containerd, kubelet, kube-proxy (nftables), CoreDNS, metrics
+server and kube-router (policies only) are processes of the namespace; pods are containers of containerd and
+runc. Nothing of it reaches outside: the network has no way out, files are below `STATE/run`, and /run,
+/var/lib, /var/log, images and the pods' volumes are memory: what is seen is not what else the disk does.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
+from deploy.kubernetes.extras import METRICS_API, TABLES, front, metrics_server, objects, policies
 from deploy.kubernetes.namespaces import STATE
 from deploy.kubernetes.settings import (
     ADDRESS,
@@ -35,7 +41,21 @@ NAME = "node-0"
 ZONE = "zone-a"
 SOCKET = "/run/containerd/containerd.sock"
 READY_SECONDS_MAX = 180
-PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+IMPORT_SECONDS_MAX = 300
+LIST_ATTEMPTS = 5
+AUTOSCALER_SECONDS = 5
+"""Between two decisions of autoscalers, and how long a new pod's figures do not count; Kubernetes' defaults,
+15 s, and 30 s and 5 minutes, are for clusters with many."""
+PROGRAMS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
+    "kube-router",
+    "metrics-server",
+)
 # What a kubelet sets for the whole machine; here it finds its values and leaves the machine's alone.
 KERNEL = {
     "vm/overcommit_memory": "1",
@@ -64,6 +84,7 @@ class Node:
         self.environment = {
             "PATH": ":".join([*map(str, path), "/usr/sbin:/usr/bin:/sbin:/bin"]),
             "LD_LIBRARY_PATH": str(packages / "usr/lib/x86_64-linux-gnu"),
+            "XTABLES_LIBDIR": str(packages / "usr/lib/x86_64-linux-gnu/xtables"),
             "HOME": str(RUN),
             "KUBECONFIG": str(self.kubeconfig),
         }
@@ -77,9 +98,30 @@ class Node:
         self._control_plane()
         self._node_programs()
         for image in images:
-            self.run("ctr", "--address", SOCKET, "-n", "k8s.io", "images", "import", str(image))
+            self.bring(image)
         ready = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
         self._until("kubelet", "get", "node", NAME, "-o", ready, wanted="True")
+        self._policies()
+        answers = 'jsonpath={.status.conditions[?(@.type=="Available")].status}'
+        self._until("metrics-server", "get", "apiservice", METRICS_API, "-o", answers, wanted="True")
+
+    def bring(self, image: Path) -> None:
+        """An OCI archive into the node's images. Raises NodeError."""
+        command = ("ctr", "--address", SOCKET, "-n", "k8s.io", "images", "import", str(image))
+        self.run(*command, timeout_s=IMPORT_SECONDS_MAX)
+
+    def listed(self, path: str, selector: str) -> list[dict[str, Any]]:
+        """What the apiserver lists at a path, faster than kubectl comes up. Raises NodeError."""
+        url = f"https://127.0.0.1:6443{path}?{urlencode({'labelSelector': selector})}"
+        for _ in range(LIST_ATTEMPTS):
+            try:
+                with urllib.request.urlopen(url, context=self._client, timeout=10) as answer:
+                    found: list[dict[str, Any]] = json.load(answer)["items"]
+                    return found
+            except OSError as error:
+                why = error
+                time.sleep(1)
+        raise NodeError(f"{url}: {why}")
 
     def kubectl(self, *arguments: str, given: str = "", timeout_s: float = 120) -> str:
         """kubectl's answer. Raises NodeError with what it says."""
@@ -108,6 +150,8 @@ class Node:
         binary = tool_path("kubernetes")
         for program in PROGRAMS:
             (self.bin / program).symlink_to(binary)
+        for program in TABLES:
+            (self.bin / program).symlink_to(self._packages / "usr/sbin/xtables-legacy-multi")
         (self.bin / "helm").symlink_to(tool_path("helm"))
         (RUN / "resolv.conf").write_text(f"nameserver {DNS}\n")
 
@@ -117,7 +161,10 @@ class Node:
         self._serving = authority.pair("apiserver", san=f"{names},IP:127.0.0.1,IP:{ADDRESS},IP:{SERVICES}1")
         self._admin = authority.pair("admin", "/O=system:masters/CN=admin", san="")
         self._tokens = authority.pair("tokens")
-        self._authority = authority.cert
+        before = Authority(RUN / "pki" / "front", "floe-kubernetes-front")
+        pair = before.pair("front", san="")
+        self._front = front(before.cert, pair.cert, pair.key)
+        self._authority, self._client = authority.cert, authority.client(self._admin)
         self.kubeconfig.write_text(kubeconfig(authority.cert, self._admin))
 
     def _control_plane(self) -> None:
@@ -132,7 +179,8 @@ class Node:
             f"--advertise-client-urls={clients}",
             "--listen-peer-urls=http://127.0.0.1:2380",
         )
-        self._spawn("kube-apiserver", *_apiserver(self._authority, self._serving, self._admin, self._tokens))
+        flags = _apiserver(self._authority, self._serving, self._admin, self._tokens)
+        self._spawn("kube-apiserver", *flags, *self._front)
         self._until("kube-apiserver", "get", "--raw", "/readyz", wanted="ok")
         configured = f"--kubeconfig={self.kubeconfig}"
         self._spawn(
@@ -142,6 +190,9 @@ class Node:
             "--use-service-account-credentials",
             f"--service-account-private-key-file={self._tokens.key}",
             f"--root-ca-file={self._authority}",
+            f"--horizontal-pod-autoscaler-sync-period={AUTOSCALER_SECONDS}s",
+            f"--horizontal-pod-autoscaler-initial-readiness-delay={AUTOSCALER_SECONDS}s",
+            f"--horizontal-pod-autoscaler-cpu-initialization-period={AUTOSCALER_SECONDS}s",
         )
         self._spawn("kube-scheduler", configured, "--leader-elect=false")
 
@@ -168,6 +219,12 @@ class Node:
         )
         self._spawn("kube-proxy", f"--config={RUN}/proxy.yaml", f"--hostname-override={NAME}")
         self._spawn("coredns", str(tool_path("coredns")), "-conf", f"{RUN}/Corefile")
+        self.kubectl("apply", "-f", "-", given=objects())
+        self._spawn("metrics-server", *metrics_server(self.kubeconfig, RUN / "pki" / "metrics"))
+
+    def _policies(self) -> None:
+        """Once the node is there: what enforces policies asks for its address."""
+        self._spawn("kube-router", *policies(self.kubeconfig, NAME))
 
     def _spawn(self, name: str, *arguments: str) -> None:
         command = list(arguments) if arguments[0].startswith("/") else [name, *arguments]
@@ -226,7 +283,7 @@ def _apiserver(authority: Path, serving: Pair, admin: Pair, tokens: Pair) -> lis
 
 def _mounts() -> None:
     """Memory over what programs write to by fixed names; the kernel's settings as they want them."""
-    for folder in ("/run", "/var/lib", "/var/log", str(RUN / "containerd")):
+    for folder in ("/run", "/var/lib", "/var/log", str(RUN / "containerd"), str(RUN / "volumes")):
         _do("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
     for name in ("containerd", "netns", "lock"):
         Path("/run", name).mkdir()

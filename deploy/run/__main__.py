@@ -1,4 +1,4 @@
-"""`python -m deploy.run [--cluster [--secure]] [--break drop|double|change]`: the main job.
+"""`python -m deploy.run [--cluster [--secure]] [--break drop,double,change]`: the main job.
 
 Exit status 0: all is equal; 1: something differs, the last lines say what; 2: the job could not be done.
 """
@@ -52,7 +52,13 @@ def main() -> int:
     parser.add_argument(
         "--secure", action="store_true", help="with --cluster: TLS, logins and ACLs everywhere"
     )
-    parser.add_argument("--break", dest="damage", choices=sorted(WAYS), default="", help="damage one row")
+    parser.add_argument(
+        "--break",
+        dest="damage",
+        type=_ways,
+        default=(),
+        help="damage a row: drop, double, change, or several",
+    )
     parser.add_argument("--limit", type=int, default=0, help="rows per topic; 0: all")
     parser.add_argument("--out", type=Path, default=OUT, help="where data and report go")
     arguments = parser.parse_args()
@@ -102,6 +108,15 @@ def _run(options: Options, *, cluster: bool, secure: bool) -> int:
             equal = job.run(java)
     print(job.line)
     return 0 if equal else 1
+
+
+def _ways(named: str) -> tuple[str, ...]:
+    """As `drop,change`. Raises argparse's error."""
+    ways = tuple(named.split(","))
+    unknown = [each for each in ways if each not in WAYS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(WAYS)}")
+    return ways
 
 
 def _leave(number: int, _frame: object) -> None:

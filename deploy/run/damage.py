@@ -1,6 +1,6 @@
-"""Damages one row of a table behind Floe's back: the proof that the audit can fail.
+"""Damages rows of a table behind Floe's back: the proof that the audit can fail.
 
-A Parquet data file is rewritten in place with one row dropped, doubled or changed. The file keeps its
+A Parquet data file is rewritten in place with a row dropped, doubled or changed. The file keeps its
 name and its length (the gap before the footer is padded), so nothing but its rows tells of it: neither
 Iceberg's metadata nor Floe takes part.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -67,24 +67,30 @@ WAYS: Mapping[str, Callable[[pa.Table, int], pa.Table]] = {
 }
 
 
-def damage(how: str, topic: str, table: str, catalog_uri: str, properties: Mapping[str, str]) -> Damage:
-    """Damage the middle row of the table's largest file. `table` is `namespace.name`. Raises CannotDamage.
+def damage(
+    ways: Sequence[str], topic: str, table: str, catalog_uri: str, properties: Mapping[str, str]
+) -> list[Damage]:
+    """Damage a row of the table's largest file in each of these ways. `table` is `namespace.name`.
 
-    `properties` are pyiceberg's, such as `s3.endpoint` and credentials.
+    `properties` are pyiceberg's, such as `s3.endpoint` and credentials. Raises CannotDamage.
     """
     catalog = RestCatalog("floe", uri=catalog_uri, **properties)
     loaded = catalog.load_table(table)
     files = sorted((task.file for task in loaded.scan().plan_files()), key=lambda file: -file.record_count)
-    if not files or files[0].record_count < 3:
-        raise CannotDamage(f"{table} has no file of three rows or more")
+    least = 2 * len(ways) + 1
+    if not files or files[0].record_count < least:
+        raise CannotDamage(f"{table} has no file of {least} rows or more")
     path = files[0].file_path
     original = loaded.io.new_input(path).open().read()
-    rows = pq.read_table(io.BytesIO(original))
-    row = rows.num_rows // 2
-    (place,) = rows.slice(row, 1).column("kafka").to_pylist()
+    rows, done = pq.read_table(io.BytesIO(original)), list[Damage]()
+    places = [rows.num_rows * number // (len(ways) + 1) for number in range(len(ways), 0, -1)]
+    for how, row in zip(ways, places, strict=True):  # from the end, so the others stay where they are
+        (place,) = rows.slice(row, 1).column("kafka").to_pylist()
+        rows = WAYS[how](rows, row)
+        done.append(Damage(how, topic, place["partition"], place["offset"], path))
     with loaded.io.new_output(path).create(overwrite=True) as file:
-        file.write(_same_length(WAYS[how](rows, row), len(original)))
-    return Damage(how, topic, place["partition"], place["offset"], path)
+        file.write(_same_length(rows, len(original)))
+    return done
 
 
 def _same_length(table: pa.Table, length: int) -> bytes:

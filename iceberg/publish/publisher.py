@@ -146,7 +146,7 @@ class Publisher(Job):
             self._is_away(error)
         else:
             self._tries = 0
-            self.failures.pop(WHOLE, None)
+            self.item_worked(WHOLE)
 
     def _is_away(self, error: CatalogAway) -> None:
         """Leave the catalog alone for a while, longer each time."""
@@ -301,7 +301,7 @@ class Publisher(Job):
             self.seen.moved(key, wanted.location)
             self.note("moved")
         self.seen.worked(key)
-        self.failures.pop(_item(key), None)
+        self.item_worked(_item(key))
 
     async def _point(self, key: Key, entry: Entry | None, wanted: Published) -> None:
         """Make the entry point to the table's current metadata."""
@@ -348,10 +348,14 @@ class Publisher(Job):
                 "give one topic another floe.table.name"
             )
             told.add(f"table {each.table} has no entry")
-            self.item_failed(f"table {each.table} has no entry", error)
+            self.item_failed(f"table {each.table} has no entry", error, partial(self._without, each.topic))
         for name in self._left_out - told:
-            self.failures.pop(name, None)
+            self.item_worked(name)
         self._left_out = told
+
+    def _without(self, topic: str) -> bool:
+        """Whether there is no such topic, so that its table needs no entry any more."""
+        return topic not in self.replica.state.topics
 
     def _failed(self, key: Key, error: Exception) -> None:
         self.item_failed(_item(key), error)

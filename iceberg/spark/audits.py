@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from iceberg.audited import FINDINGS, OFFSETS, TABLE, TOPIC_ID
 from iceberg.spark import seen
+from iceberg.spark.procedures import Table
 from iceberg.spark.session import CATALOG
 
 NAMESPACE = f"{CATALOG}.{TABLE[0]}"
 NAME, FILES = TABLE[1], "files_seen"
 SNAPSHOT = "snapshot_id"
+KEPT_DAYS, FILES_MAX, SNAPSHOTS_MAX = 30, 100, 100
+"""What tidying leaves: days of rows, files that are few enough to stay as they are, and snapshots."""
 _GIVEN = (
     "topic string, topic_id string, partition int, from_offset long, next_offset long, "
     "equal boolean, findings long, snapshot_id long"
@@ -147,3 +150,50 @@ def keep(
     outcome = {TOPIC_ID: topic_id, FINDINGS: str(findings), OFFSETS: ends}
     writer = found.coalesce(1).writeTo(table)
     writer.options(**{f"snapshot-property.{name}": value for name, value in outcome.items()}).append()
+
+
+def tidy(spark: SparkSession, namespace: str = NAMESPACE) -> None:
+    """Make what many audits leave few: rows in one file, without those that nobody asks for; few snapshots.
+
+    Rows stay for KEPT_DAYS, and of each topic's partitions the newest and the newest equal one for ever;
+    snapshots: the newest SNAPSHOTS_MAX, and of each topic that with its newest outcome and its newest equal
+    one. Raises what Spark does when another audit is kept meanwhile; then nothing is lost.
+    """
+    for name in (NAME, FILES):
+        if spark.catalog.tableExists(f"{namespace}.{name}"):
+            if name == NAME:
+                _fewer_rows(spark, f"{namespace}.{name}")
+            _fewer_snapshots(spark, namespace, name)
+
+
+def _fewer_rows(spark: SparkSession, table: str) -> None:
+    files = spark.table(f"{table}.files").count()
+    if files <= FILES_MAX or SNAPSHOT not in spark.table(table).columns:
+        return
+    (read,) = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()
+    of = Window.partitionBy("topic_id", "partition")
+    newest = F.max("audited_at").over(of)
+    equal = F.max(F.when(F.col("equal"), F.col("audited_at"))).over(of)
+    young = F.col("audited_at") >= F.current_timestamp() - F.expr(f"INTERVAL {KEPT_DAYS} DAYS")
+    at = F.col("audited_at")
+    kept = spark.table(table).withColumn("_kept", young | (at == newest) | at.eqNullSafe(equal))
+    writer = kept.where("_kept").drop("_kept").coalesce(1).writeTo(table)
+    since = {"isolation-level": "serializable", "validate-from-snapshot-id": str(read[0])}
+    writer.options(**since).overwrite(F.lit(True))
+
+
+def _fewer_snapshots(spark: SparkSession, namespace: str, name: str) -> None:
+    catalog, _, space = namespace.partition(".")
+    table = Table(f"{space}.{name}", catalog, f"{namespace}.{name}", None)
+    rows = spark.sql(
+        f"SELECT snapshot_id, summary FROM {table.sql}.snapshots ORDER BY committed_at"
+    ).collect()
+    kept = {row["snapshot_id"] for row in rows[-SNAPSHOTS_MAX:]}
+    newest: dict[tuple[str, bool], int] = {}
+    for row in rows:
+        topic_id, findings = (row["summary"].get(each) for each in (TOPIC_ID, FINDINGS))
+        if topic_id is not None:
+            newest[topic_id, findings == "0"] = row["snapshot_id"]
+    gone = [row["snapshot_id"] for row in rows if row["snapshot_id"] not in kept | {*newest.values()}]
+    if gone:
+        spark.sql(table.call("expire_snapshots", snapshot_ids=f"array({', '.join(map(str, gone))})"))

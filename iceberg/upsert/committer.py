@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,6 +149,10 @@ class LatestCommitter:
     async def release(self) -> None:
         """Give the claim back."""
         await self.claim.release()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Around `run_once` and what the table needs beside it (Steps.turn)."""
+        return self._steps.turn()
 
     async def run_once(self) -> Upserted | None:
         """Take the next piece of the append table; None when nothing is new, or another agent does it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from iceberg.steps import Steps
 from iceberg.upsert.committer import LatestCommitter, Upserted, claim_name
 from iceberg.upsert.lags import LatestLags
 from iceberg.upsert.plan import Pace
+from iceberg.upsert.steps import UpsertSteps
 from objectstore import tasks
 from objectstore.store import StoreError
 
@@ -89,9 +91,17 @@ class _Job:
 class UpsertService:
     """Starts with `start()`."""
 
-    def __init__(self, parts: Parts, options: UpsertOptions | None = None) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        options: UpsertOptions | None = None,
+        *,
+        steps: Callable[[str], UpsertSteps] | None = None,
+    ) -> None:
+        """`steps`: who is told of a topic's turns."""
         self._parts = parts
         self._options = options or UpsertOptions()
+        self._steps = steps or (lambda topic: UpsertSteps())
         self._jobs: dict[str, _Job] = {}
         self._task: asyncio.Task[None] | None = None
         self.lags = LatestLags(parts.replica, parts.clock)
@@ -190,7 +200,8 @@ class UpsertService:
 
     def _job(self, topic: Topic, now: float) -> _Job:
         ahead = 0.0 if goes_first(self._parts.replica, topic.topic_id) else 2 * self._options.interval_s
-        return _Job(LatestCommitter(self._parts, topic.name), now + ahead, now)
+        committer = LatestCommitter(self._parts, topic.name, self._steps(topic.name))
+        return _Job(committer, now + ahead, now)
 
     async def _forget(self, name: str) -> None:
         """Leave a table to others, or for good; the next look tries again where the log is away."""
@@ -219,8 +230,9 @@ class UpsertService:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            done = await job.committer.run_once()
-            await self._collect(job, started)
+            with job.committer.turn():
+                done = await job.committer.run_once()
+                await self._collect(job, started)
         except LostRace as race:
             _logger.info("latest table of %s: %s", name, race)
             self._failed(name, job, race)

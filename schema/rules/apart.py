@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
+
+from google.protobuf.message import DecodeError
 
 from objectstore.batch import NewRecord, Record, build, peek
 from objectstore.columns import columns
 from objectstore.parting import part
-from schema.rules.ruled import FEW, NO_RULES, Apart, Ruled, Run
+from schema.descriptors import MessageType
+from schema.rules.ruled import FEW, NO_RULES, Apart, Ruled, Run, Signed
+from schema.rules.sure.signature import Signature, signing
 
 RECORDS_PER_LOOK = 4_096
 """Records that are held decoded at once."""
@@ -21,7 +25,7 @@ _first = attrgetter("first")
 def apart(batch: memoryview, ruled: Ruled, decoded_bytes_max: int, *, parted: bool) -> Apart | None:
     """The records that are to be evaluated; None where they are many, or none, or the topic has own rules.
 
-    `parted`: also what is left of the batch without them. Raises CorruptBatch.
+    `parted`: also what is left of the batch without them, and their signatures. Raises CorruptBatch.
     """
     count = peek(batch).record_count
     if ruled.own or not ruled.runs:
@@ -39,7 +43,7 @@ def apart(batch: memoryview, ruled: Ruled, decoded_bytes_max: int, *, parted: bo
         records = _taken(batch, places)
     alone = build(NewRecord(each.timestamp, each.key, each.value, each.headers) for each in records)
     runs = {role: _runs(runs, places) for role, runs in ruled.runs.items()}
-    return Apart(places, records, alone, runs, left)
+    return Apart(places, records, alone, runs, left, _signed(records, runs, ruled.kinds) if parted else None)
 
 
 def _stretches(runs: Sequence[Run], count: int) -> Iterable[range]:
@@ -58,6 +62,42 @@ def _runs(runs: Sequence[Run], places: Sequence[int]) -> list[Run]:
         if not found or (found[-1].kind, found[-1].start) != (kind, start):
             found.append(Run(new, kind, start))
     return found
+
+
+def _signed(
+    records: Sequence[Record], runs: Mapping[str, Sequence[Run]], kinds: Sequence[MessageType]
+) -> Sequence[Signed] | None:
+    """What is to be evaluated of the records; None where the library has to look at some of it."""
+    found: list[Signed] = []
+    for role, those in runs.items():
+        for at, run in enumerate(those):
+            if run.kind == NO_RULES:
+                continue
+            kind = kinds[run.kind]
+            stop = those[at + 1].first if at + 1 < len(those) else len(records)
+            signatures = _signatures(records[run.first : stop], role, kind, run.start)
+            if None in signatures:
+                return None
+            found += (
+                Signed(index, role, kind.digest, each)
+                for index, each in enumerate(signatures, run.first)
+                if each is not None
+            )
+    return found
+
+
+def _signatures(
+    records: Sequence[Record], role: str, kind: MessageType, start: int
+) -> Sequence[Signature | None]:
+    """Of messages of one type, which begin at byte `start` of what their records have of that role."""
+    sign, parse = signing(kind), kind.message_class.FromString
+    if sign is None:
+        return [None]
+    contents = [each.key if role == "key" else each.value for each in records]
+    try:
+        return [None if each is None else sign(parse(each[start:])) for each in contents]
+    except (DecodeError, ValueError):  # a text of proto2 that is no UTF-8; the others were parsed before
+        return [None]
 
 
 def _taken(batch: memoryview, places: Sequence[int]) -> list[Record]:

@@ -46,6 +46,18 @@ class Run(NamedTuple):
     start: int
 
 
+class Signed(NamedTuple):
+    """A message that may break its rules: messages of one type and signature break the same ones."""
+
+    place: int
+    """Of its record in the batch that is sent to be evaluated."""
+    role: str
+    digest: bytes
+    """Of its type (schema/descriptors.py MessageType)."""
+    signature: tuple[bool, ...]
+    """By schema/rules/sure/signature.py."""
+
+
 class Apart(NamedTuple):
     """The few records of a batch that may break rules, in a batch of their own (schema/rules/apart.py)."""
 
@@ -57,6 +69,8 @@ class Apart(NamedTuple):
     """By role, counted in the batch of their own."""
     left: bytes | None
     """The batch that they are of without them, as far as it was asked for."""
+    signed: Sequence[Signed] | None = None
+    """All that is to be evaluated, as far as it was asked for; None also where a message has no signature."""
 
 
 class TooMixed(ValueError):

@@ -16,3 +16,8 @@ def on_services(etcd: Etcd, minio: Minio, bucket: str, **sections: dict[str, Any
         store=minio,
     )
     return settings | {"logging": {"level": "warning"}, "tables": {"enabled": False}} | sections
+
+
+def patient(settings: dict[str, Any]) -> dict[str, Any]:
+    """The same for an agent that is to keep its lease and its clients on a machine that is very busy."""
+    return settings | {"log": {**settings["log"], "lease_ttl_s": 60}, "health": {"step_aside": False}}

@@ -1,7 +1,7 @@
 """The judgement of judge.py by Spark, over the tables of tables.py: for histories too long for one process.
 
-Each anomaly is a query with the columns run, anomaly, weight, key: one row per finding. Only cycles are
-looked for by the pure code, over edges that Spark found and this process must hold.
+Each anomaly is a query with the columns run, anomaly, weight, key: one row per finding. Cycles are
+looked for by region (spark_cycles.py), so that no process holds all edges.
 tests/spark/test_spark_judge.py holds the two against each other.
 """
 
@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tests.checker.cycles import Graph, components, shortest
 from tests.checker.progress import GROUP, PATIENCE, Patience
+from tests.checker.spark_cycles import cycles
 
 Found = dict[str, Counter[tuple[str, str, str]]]
 """By run: how often each (anomaly, weight, key) was found."""
@@ -90,7 +89,7 @@ def judge_all(
     found: Found = defaultdict(Counter)
     for run, anomaly, weight, key, count in every.collect():
         found[run][anomaly, weight, key] += count
-    for run, anomaly, weight in cycles(told):
+    for run, anomaly, weight in cycles(dependencies(told)):
         found[run][anomaly, weight, ""] += 1
     return found
 
@@ -249,8 +248,8 @@ def stuck(known: Known, healed_ns: int, patience: Patience) -> DataFrame:
     return finding(standing.select("run", "process", "key").distinct(), "stuck")
 
 
-def cycles(known: Known) -> list[tuple[str, str, str]]:
-    """See cycles.py: (run, anomaly, weight) of each strongly connected part."""
+def dependencies(known: Known) -> DataFrame:
+    """The edges of cycles.py: run, a, b, why."""
     first = Window.partitionBy(*RUN_KEY, "offset").orderBy("at")
     firsts = known.version.withColumn("n", F.row_number().over(first)).where("n = 1")
     proven = known.send.where("proven").select("run", F.col("op").alias("author")).distinct()
@@ -261,24 +260,8 @@ def cycles(known: Known) -> list[tuple[str, str, str]]:
     )
     reads = known.poll.join(known.writer, RECORD).where("author <> op")
     reads = reads.select("run", F.col("author").alias("a"), F.col("op").alias("b"))
-    edges = (
+    return (
         writes.distinct()
         .withColumn("why", F.lit("ww"))
         .union(reads.distinct().withColumn("why", F.lit("wr")))
     )
-    graphs: dict[str, dict[str, Graph]] = defaultdict(lambda: {"ww": {}, "wr": {}})
-    for run, a, b, why in edges.collect():
-        graphs[run][why].setdefault(a, {})[b] = why
-    return [(run, *each) for run, graph in graphs.items() for each in _cycles(graph["ww"], graph["wr"])]
-
-
-def _cycles(writes: Graph, reads: Graph) -> list[tuple[str, str]]:
-    found = [("G0", "reported") for _ in components(writes)] + [("G1c-wr", "fail") for _ in components(reads)]
-    both: Graph = {node: dict(edges) for node, edges in writes.items()}
-    for node, edges in reads.items():
-        both.setdefault(node, {}).update(edges)
-    for component in components(both):
-        cycle = shortest(both, component)
-        if len({both[a][b] for a, b in pairwise([*cycle, cycle[0]])}) == 2:
-            found.append(("G1c", "reported"))
-    return found

@@ -9,10 +9,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 from typer.testing import CliRunner
 
 from agent.cli.app import app
 from agent.config import Config
+from agent.telemetry.supervised import SupervisorMetrics
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 from objectstore.naming import FINGERPRINT_KEY
@@ -27,6 +29,7 @@ SECTIONS = "|".join(Config.model_fields)
 def test_every_metric_is_there(embedded: Embedded) -> None:
     with urllib.request.urlopen(f"{embedded.http}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
+    lines += generate_latest(SupervisorMetrics().registry).decode().splitlines()
     there = {line.split()[2] for line in lines if line.startswith("# HELP")}
     there |= {re.split(r"[ {]", line)[0] for line in lines if not line.startswith("#")}
     named = set(re.findall(r"(?<!\.)\b(?:floe|process)_[a-z_]+\b", OPERATIONS))
@@ -100,7 +103,7 @@ def test_every_flag_of_the_commands_is_there() -> None:
     assert len(lines) > 5
     for line in lines:
         words = line.split()[1:]
-        depth = 2 if words[0] in ("topic", "table", "bucket", "upgrade") else 1
+        depth = 2 if words[0] in ("topic", "table", "bucket", "upgrade", "restore") else 1
         said = CliRunner().invoke(app, [*words[:depth], "--help"]).output
         for flag in (word for word in words if word.startswith("--")):
             assert flag in said, f"{line}: {flag}"

@@ -1,4 +1,4 @@
-"""The three logs under one contract, each with the faults of its own world made to happen."""
+"""The logs under one contract, each with the faults of its own world made to happen."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coordination.clock import SystemClock
+from coordination.etcd.beginning import begin
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.follower import FollowOptions
 from coordination.etcd.keys import Keys
 from coordination.etcd.log import EtcdLog, EtcdOptions
 from coordination.etcd.proto import rpc_pb2 as pb
+from coordination.etcd.rebased import RebasedLog
 from coordination.log import Log
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
@@ -63,6 +65,8 @@ class Lab(ABC):
     """One log server of a test's own."""
 
     ttl_s = 5.0
+    floor = 0
+    """The revision above which the log's first entry is."""
 
     @abstractmethod
     async def client(self) -> Client:
@@ -294,7 +298,24 @@ class EtcdLab(Lab):
         await self.direct.close()
 
 
+class RebasedLab(EtcdLab):
+    """A log that `floe restore cluster` began: its revisions are etcd's and a number more (rebased.py)."""
+
+    BASE = 5 << 32
+
+    async def client(self) -> EtcdLabClient:
+        client = await super().client()
+        assert isinstance(client.log, EtcdLog), "a log by etcd's own revisions"
+        if not self.floor:
+            _, self.floor = await begin(client.log, b"c" * 32, self.BASE, replace=True)
+        client.log = RebasedLog(client.log)
+        return client
+
+
 class EtcdLabClient(Client):
+    log: Log
+    """An EtcdLog, or a RebasedLog over it."""
+
     def __init__(self, lab: EtcdLab, link: Proxy) -> None:
         self.lab = lab
         self.link = link

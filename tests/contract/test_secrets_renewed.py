@@ -10,8 +10,8 @@ import pytest
 
 from coordination.clock import SystemClock
 from coordination.etcd.client import EtcdClient, Tls
-from coordination.etcd.log import EtcdLog
 from coordination.etcd.proto import rpc_pb2 as pb
+from coordination.etcd.rebased import RebasedLog
 from coordination.etcd.stubs import unary
 from coordination.log import Unavailable
 from coordination.open import open_log
@@ -35,7 +35,7 @@ async def test_another_authority_and_certificate_of_etcd(tmp_path: Path) -> None
     tls = Tls(ca=str(files.ca), cert=str(files.client_cert), key=str(files.client_key))
     with Etcd(tmp_path / "etcd", tls=files) as etcd:
         log = open_log(f"etcd://{etcd.endpoint}/{CLUSTER}", SystemClock(), tls=tls, call_timeout_s=2.0)
-        assert isinstance(log, EtcdLog)
+        assert isinstance(log, RebasedLog)
         chain = await log.register(1, b"", 60.0)
         await chain.append(b"one")
         assert not await log.renew(), "nothing changed"

@@ -66,6 +66,40 @@ def test_versioning_is_told(minio: S3Service, bucket: Callable[[S3Service], str]
     assert "noncurrent" in finding.remedy
 
 
+def test_versions_that_expire_help(minio: S3Service, bucket: Callable[[S3Service], str]) -> None:
+    name = bucket(minio)
+    client = minio.client()
+    client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    rule: Any = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": ""}}
+    rule["NoncurrentVersionExpiration"] = {"NoncurrentDays": 3}
+    client.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": [rule]})
+    client.close()
+    told = by_subject(check(f"s3://{name}/p", options(minio), time.monotonic))
+    assert told["versioning"].level is Level.OK
+    assert "after 3 days" in told["versioning"].message
+    assert told["lifecycle"].level is Level.OK
+
+
+def test_object_lock_that_keeps_everything_is_told(
+    minio: S3Service, bucket: Callable[[S3Service], str]
+) -> None:
+    plain = by_subject(check(f"s3://{bucket(minio)}", options(minio), time.monotonic))["object lock"]
+    assert (plain.level, plain.message) == (Level.OK, "none set")
+    client, name = minio.client(), f"locked-{time.monotonic_ns():x}"
+    client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    told = by_subject(check(f"s3://{name}", options(minio), time.monotonic))["object lock"]
+    assert (told.level, "harmless" in told.message) == (Level.OK, True)
+    retention: Any = {"Mode": "GOVERNANCE", "Days": 1}
+    client.put_object_lock_configuration(
+        Bucket=name,
+        ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": retention}},
+    )
+    client.close()
+    told = by_subject(check(f"s3://{name}", options(minio), time.monotonic))["object lock"]
+    assert told.level is Level.WARNING
+    assert "1 days (GOVERNANCE)" in told.message
+
+
 def test_a_public_policy_is_a_failure(server: S3Service, bucket: Callable[[S3Service], str]) -> None:
     name = bucket(server)
     statement = {

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agent.http import gauges
 from agent.telemetry.docs import own
 from agent.telemetry.metrics import Metrics
+from deploy.setup.prometheus import prometheus_command
 from objectstore.tasks import Defects
 from tests.deploy.test_chart import CHART, each_values, matching, render, resources, workloads
 from tests.unit.agent.test_app import World, http, topic
@@ -50,12 +53,13 @@ TARGET_LABELS = {"job", "instance", "namespace", "pod", "service", "endpoint", "
 SELDOM = {
     "floe_memory_limit_bytes",
     "floe_memory_needed_bytes",
+    "floe_process_up",
     "floe_restart_needed",
     "floe_rules_failed_total",
     "floe_tls_expires_seconds",
     "floe_tls_renewal_failing",
 }
-"""What an agent without TLS, rules, a limit of memory and renewed secrets does not show."""
+"""What an agent alone, without TLS, rules, a limit of memory and renewed secrets does not show."""
 
 
 def alerts_of(values: Path, *extra: str) -> dict[str, dict[str, Any]]:
@@ -90,6 +94,7 @@ async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain(
     of_latest = (metrics.latest_seconds_behind, metrics.latest_problems)
     for told in (*of_tables, *of_latest, metrics.audit_findings, metrics.audit_last_equal_seconds):
         told.labels("t").set(1)
+    metrics.before_reading.append(lambda: metrics.group_lag_seconds.labels("g", "t").set(1))
     late = metrics.table_publish_seconds_behind
     metrics.before_reading.append(lambda: late.labels("lake", "t").set(1))
     shown = metrics_of((await http(app, "/metrics")).text)
@@ -107,7 +112,9 @@ async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain(
             if re.search(r"increase|rate", expression) and f"{metric} unless" not in expression:
                 begun = fresh.get(metric, [{"of an event"}])
                 assert all(had <= {"le"} for had in begun), f"{alert}: {metric} begins with its first event"
-    assert {"floe_ready == 0", "floe_check == 0"} <= {rule["expr"] for rule in asked.values()}
+    assert {"floe_ready == 0 unless floe_drained == 1", "floe_check == 0"} <= {
+        rule["expr"] for rule in asked.values()
+    }
     labels = {name for samples in shown.values() for sample in samples for name in sample}
     assert {"topic", "place", "name"} <= labels, "metrics with labels were looked at"
     assert not labels & TARGET_LABELS
@@ -138,3 +145,45 @@ def test_agents_that_are_gone_are_told_of(values: str) -> None:
     docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
     assert "`up == 0`" in docs
     assert "`(count(up == 1) or vector(0)) < 3`" in docs
+
+
+DRAINS = {
+    'floe_ready{instance="drained"}': "1 1 0x60",
+    'floe_drained{instance="drained"}': "0 0 1x60",
+    'floe_ready{instance="ill"}': "0x800",
+    'floe_drained{instance="ill"}': "1x10 0x789",
+    'floe_ready{instance="forgotten"}': "0x800",
+    'floe_drained{instance="forgotten"}': "1x800",
+    'floe_ready{instance="well"}': "1x800",
+    'floe_drained{instance="well"}': "0x800",
+}
+"""Minute by minute, as promtool reads it: "ill" was drained and then falls ill."""
+
+
+def test_who_is_drained_rings_only_for_something_else_or_when_forgotten(tmp_path: Path) -> None:
+    """Prometheus judges the chart's rules over what is written down: no waiting."""
+    alerts = alerts_of(CHART / "ci" / "full.yaml")
+    rules = {name: alerts[name] for name in ("FloeAgentNotReady", "FloeDrainedForLong")}
+
+    def told(alert: str, at: str, *instances: str) -> dict[str, Any]:
+        severity, texts = rules[alert]["labels"]["severity"], rules[alert]["annotations"]
+        rung = [{"instance": each, "severity": severity} for each in instances]
+        expected = [{"exp_labels": labels, "exp_annotations": texts} for labels in rung]
+        return {"eval_time": at, "alertname": alert, "exp_alerts": expected}
+
+    expected = [
+        told("FloeAgentNotReady", "9m"),
+        told("FloeAgentNotReady", "30m", "ill"),
+        told("FloeDrainedForLong", "700m"),
+        told("FloeDrainedForLong", "730m", "forgotten"),
+    ]
+    series = [{"series": name, "values": values} for name, values in DRAINS.items()]
+    tests = [{"interval": "1m", "input_series": series, "alert_rule_test": expected}]
+    asked = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    groups = {"groups": [{"name": "floe", "rules": list(rules.values())}]}
+    for name, content in (("rules.yaml", groups), ("tests.yaml", asked)):
+        (tmp_path / name).write_text(yaml.safe_dump(content))
+    *loader, prometheus = prometheus_command()
+    command = [*loader, str(Path(prometheus).with_name("promtool")), "test", "rules", "tests.yaml"]
+    judged = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert judged.returncode == 0, judged.stdout + judged.stderr

@@ -21,8 +21,9 @@ pytestmark = pytest.mark.services
 CHART = Path(__file__).resolve().parents[2] / "helm" / "floe"
 VALUE_FILES = [*sorted((CHART / "ci").glob("*.yaml")), CHART / "quickstart.yaml"]
 KUBERNETES = tuple(f"1.{minor}.0" for minor in range(31, 38))
-FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate")
+FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "HTTPRoute", "TLSRoute")
 """Kinds of other projects, which Kubernetes' schemas do not know."""
+PROBES = ("startup", "liveness", "readiness")
 ZONE_LABEL = "topology.kubernetes.io/zone"
 each_values = pytest.mark.parametrize("values", VALUE_FILES, ids=lambda path: path.stem)
 
@@ -174,7 +175,13 @@ def test_an_agent_accepts_the_configuration(values: Path, tmp_path: Path) -> Non
         assert config.agent_name.startswith(workload["metadata"]["name"])
         assert (config.peers.advertised_host, config.http.advertised_host) == ("10.1.2.3", "10.1.2.3")
         ports = {each["containerPort"] for each in pod["containers"][0]["ports"]}
-        bound = {config.http.port, config.peers.port, *(each.port for each in config.listeners)}
+        first = {config.http.port, config.peers.port, *(each.port for each in config.listeners)}
+        several = config.agent.processes > 1
+        steps = [config.agent.port_step * number for number in range(config.agent.processes)]
+        bound = {port + step for port in first for step in steps}
+        bound |= {config.agent.supervisor_port} if several else set()
+        probed = {pod["containers"][0][f"{kind}Probe"]["httpGet"]["port"] for kind in PROBES}
+        assert probed == {"supervisor" if several else "http"}
         assert ports == bound, "what an agent listens on is what the pod shows"
         delay = pod["containers"][0].get("lifecycle", {}).get("preStop", {"sleep": {"seconds": 0}})
         grace = pod["terminationGracePeriodSeconds"] - delay["sleep"]["seconds"]

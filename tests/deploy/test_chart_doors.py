@@ -26,13 +26,18 @@ def mounted(workload: dict[str, Any], container: str = "agent") -> dict[str, dic
 def test_each_listener_finds_its_certificate_where_the_pod_has_it(tmp_path: Path) -> None:
     ((workload, config),) = agents_of(DOORS, tmp_path)
     mounts = mounted(workload)
-    secrets = {"SASL_SSL": "r-floe-kafka-tls", "MUTUAL": "mutual", "OUTSIDE": "r-floe-outside-tls"}
+    secrets = {
+        "SASL_SSL": "r-floe-kafka-tls",
+        "MUTUAL": "mutual",
+        "OUTSIDE": "r-floe-outside-tls",
+        "ROUTED": "r-floe-routed-tls",
+    }
     assert [each.name for each in config.listeners] == list(secrets)
     for listener in config.listeners:
         for path in files_of(listener):
             assert mounts[str(path.parent)]["secret"]["secretName"] == secrets[listener.name], path
             assert path.name in ("tls.crt", "tls.key", "ca.crt"), "as cert-manager names them"
-    inside, mutual, outside = config.listeners
+    inside, mutual, outside, _ = config.listeners
     assert (inside.sasl_mechanisms, outside.sasl_mechanisms) == ("SCRAM-SHA-512", "PLAIN,SCRAM-SHA-512")
     assert (mutual.tls_client_auth, bool(mutual.tls_ca_file)) == ("required", True)
     assert mutual.tls_principal_rules == "RULE:^CN=([^,]*).*$/$1/L,DEFAULT"
@@ -52,13 +57,14 @@ def test_clients_are_sent_to_names_that_the_certificate_has(tmp_path: Path) -> N
         for name, each in resources(render(DOORS)).items()
         if name.startswith("Certificate/")
     }
-    assert set(issued) == {"Certificate/r-floe-kafka-tls", "Certificate/r-floe-outside-tls"}
-    inside, _, outside = config.listeners
+    assert set(issued) == {f"Certificate/r-floe-{each}-tls" for each in ("kafka", "outside", "routed")}
+    inside, _, outside, routed = config.listeners
     names = issued["Certificate/r-floe-kafka-tls"]["dnsNames"]
     assert inside.advertised_host == "r-floe-0.r-floe-agents.streams.svc"
     assert wild(inside.advertised_host) in names
     assert "r-floe.streams.svc" in names, "where clients begin"
-    assert wild(outside.advertised_host) in issued["Certificate/r-floe-outside-tls"]["dnsNames"]
+    for listener, name in ((outside, "outside"), (routed, "routed")):
+        assert wild(listener.advertised_host) in issued[f"Certificate/r-floe-{name}-tls"]["dnsNames"]
     assert all("server auth" in each["usages"] for each in issued.values())
 
 

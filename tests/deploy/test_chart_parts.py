@@ -235,6 +235,52 @@ def test_the_ingress_leads_to_a_service_that_is_there() -> None:
     assert backend["port"]["name"] in ports_of(rendered[f"Service/{backend['name']}"])
 
 
+def test_routes_of_gateways_lead_to_the_agent_that_each_name_is_of() -> None:
+    rendered = resources(render(CI / "doors.yaml"))
+    services = of_kind(rendered, "Service")
+    http = rendered["HTTPRoute/r-floe"]["spec"]
+    assert http["hostnames"] == ["lake.example"]
+    assert http["rules"][0]["matches"] == [{"path": {"type": "PathPrefix", "value": "/iceberg"}}]
+    found = of_kind(rendered, "TLSRoute")
+    assert set(found) == {"r-floe-routed", *(f"r-floe-{n}-routed" for n in range(3))}
+    for name, route in found.items():
+        pod, spec = name.removesuffix("-routed"), services[name]["spec"]
+        whole = pod == "r-floe"
+        assert route["spec"]["hostnames"] == ["routed.example" if whole else f"{pod}.routed.example"]
+        assert whole or spec["selector"] == {"statefulset.kubernetes.io/pod-name": pod}
+        assert spec["type"] == "ClusterIP"
+    for spec in (http, *(route["spec"] for route in found.values())):
+        ((backend,),) = (rule["backendRefs"] for rule in spec["rules"])
+        assert backend["port"] in {port["port"] for port in services[backend["name"]]["spec"]["ports"]}
+        assert (spec["parentRefs"][0]["name"], spec["parentRefs"][0]["namespace"]) == ("edge", "gateways")
+    names = rendered["Certificate/r-floe-routed-tls"]["spec"]["dnsNames"]
+    assert {"*.routed.example", "routed.example"} <= set(names)
+
+
+ROUTED = {
+    "name": "ROUTED", "port": 9096, "advertisedHost": "{pod}.x", "protocol": "SSL",
+    "tls": {"secretName": "x"},
+    "external": {"type": "TLSRoute", "bootstrapHost": "x", "parentRefs": [{"name": "edge"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"protocol": "PLAINTEXT", "tls": {}}, "go by the name in TLS"),
+        ({"advertisedHost": "{ip}"}, "no other placeholder"),
+        ({"advertisedHost": "one.x"}, "a name with {pod} or {ordinal}"),
+        ({"external": {"type": "TLSRoute", "bootstrapHost": "x"}}, "external.parentRefs"),
+    ],
+)
+def test_routes_that_lead_nowhere_are_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    assert resources(render(given(tmp_path, listeners=[ROUTED])))
+    values = given(tmp_path, listeners=[ROUTED | changed])
+    refused = run("helm", "template", "r", str(CHART), "-f", str(values))
+    assert refused.returncode != 0
+    assert said in refused.stderr
+
+
 def test_overrides_name_everything_and_find_their_pods() -> None:
     extra = ("--set", "nameOverride=events", "--set", "fullnameOverride=kafka-of-events")
     rendered = resources(render(CI / "zones.yaml", *extra))

@@ -145,7 +145,7 @@ def test_the_defaults_are_possible_and_secrets_are_not(config_schema: Draft7Vali
         ("config.prodduce.linger_ms=5", "additional properties 'prodduce' not allowed"),
         ("config.logging.level=loud", "/config/logging/level"),
         ("config.store.secret_key=x", "additional properties 'secret_key' not allowed"),
-        ("config.agent.zone=a", "config.agent: set zone or groups instead"),
+        ("config.agent.zone=a", "config.agent: set zone, groups or processes instead"),
         (f"{listener(name='HTTP')}", "/listeners/0/name"),
         (f"{listener(name='AGENTS', external='NodePort')}", "r-floe-agents would be there twice"),
         ("resources.limits.memory=2Gib", "/resources/limits/memory"),
@@ -165,6 +165,7 @@ def test_the_defaults_are_possible_and_secrets_are_not(config_schema: Draft7Vali
         ("serviceMonitor.enabled=true,podMonitor.enabled=true", "would be scraped twice: choose one"),
         ("serviceMonitor.interval=often", "/serviceMonitor/interval"),
         ("ingress.enabled=true", "ingress.enabled needs ingress.hosts"),
+        ("httpRoute.enabled=true,httpRoute.hosts={a}", "needs httpRoute.hosts and httpRoute.parentRefs"),
         (
             "autoscaling.enabled=true,autoscaling.maxReplicas=2",
             "(2) of group all is less than minReplicas (3)",

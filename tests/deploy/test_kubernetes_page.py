@@ -3,14 +3,60 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
+from pathlib import Path
 
 from tests.kubernetes import page
-from tests.kubernetes.load import Result, compared, unread
+from tests.kubernetes.kept import PodLogs
+from tests.kubernetes.load import Result, compared, percentile, unread
 
 
 def test_the_page_of_the_real_cluster_is_what_its_results_say() -> None:
     assert page.PAGE.read_text() == page.text(json.loads(page.KEPT.read_text()))
+
+
+def test_a_later_run_of_some_takes_the_place_of_their_rows() -> None:
+    """But for one that was not done to its end."""
+
+    def row(name: str, errors: int, note: str = "") -> dict[str, object]:
+        return {"name": name, "errors": errors, "note": note}
+
+    kept = {"starts_s": [9.0], "all_s": 500, "experiments": [row("a", 1), row("b", 0)]}
+    later = [row("a", 0), row("b", 9, f"{page.FAILED}: why"), row("c", 2)]
+    both = page.merged(kept, {"starts_s": [3.0], "all_s": 60, "experiments": later})
+    assert (both["starts_s"], both["all_s"]) == ([3.0], 500)
+    assert [(each["name"], each["errors"], each.get("apart", False)) for each in both["experiments"]] == [
+        ("a", 0, True),
+        ("b", 0, False),
+        ("c", 2, True),
+    ]
+
+
+def test_where_the_time_went_is_told_of_every_step() -> None:
+    """Of an experiment with what comes before and after it."""
+    told = [("node ready", 9.0), ("drain: clients begin", 0.5), ("drain", 30.0), ("drain: all read", 2.0)]
+    steps = [{"step": step, "seconds": seconds} for step, seconds in [*told, ("starts", 20.0)]]
+    rows = page.steps({"steps": steps, "experiments": [{"name": "drain"}]}).splitlines()
+    assert rows[-3:] == [
+        "| node ready | | 9.0 s | |",
+        "| drain | 0.5 s | 30.0 s | 2.0 s |",
+        "| starts | | 20.0 s | |",
+    ]
+
+
+def test_the_log_of_a_pod_outlives_it(tmp_path: Path) -> None:
+    """As the kubelet lays them out, and takes them away."""
+    log = tmp_path / "pods" / "floe_floe-1_0123456789-abcd" / "agent" / "0.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("begun\n")
+    logs = PodLogs(tmp_path / "pods", tmp_path / "kept")
+    logs.look()
+    with log.open("a") as more:
+        more.write("stopped\n")
+    shutil.rmtree(log.parent.parent)
+    logs.look()
+    assert (tmp_path / "kept" / "floe-1-01234567-agent-0.log").read_text() == "begun\nstopped\n"
 
 
 def test_what_is_lost_doubled_or_unread_is_counted() -> None:
@@ -23,3 +69,23 @@ def test_what_is_lost_doubled_or_unread_is_counted() -> None:
     assert Result("x").clean
     for bad in (Result("x", lost=1), Result("x", doubled=1), Result("x", unread=1), Result("x", errors=1)):
         assert not bad.clean, bad
+
+
+def test_the_99th_percentile_of_waits_is_one_of_them() -> None:
+    """The smallest that 99 of a hundred do not exceed."""
+    assert percentile([7.0], 0.99) == 7.0
+    assert percentile([float(n) for n in range(1, 101)], 0.99) == 99.0
+    assert percentile([float(n) for n in range(1, 1001)], 0.99) == 990.0
+    assert percentile([1.0] * 98 + [5.0, 9.0], 0.99) == 5.0
+
+
+def test_a_goal_that_was_missed_is_told() -> None:
+    """Whichever kind of client missed it."""
+    rows = [
+        {"name": name, "waits_p99": {"idempotent": 0.5, "group": seconds}}
+        for name, seconds in (("drain", 1.0), ("scale", 1.01), ("MinIO away", 9.0))
+    ]
+    told = page.goals(rows)
+    assert "drain 1.00 of 1 s," in told
+    assert "scale 1.01 of 1 s (**missed**)" in told
+    assert "MinIO" not in told

@@ -10,6 +10,9 @@ import os
 import tarfile
 from pathlib import Path
 
+import pytest
+
+from deploy.images import kept
 from deploy.images.oci import Image, archive, layer
 
 NAME = "docker.io/floe/sample:1"
@@ -66,3 +69,23 @@ def test_an_archive_holds_what_its_digests_say(tmp_path: Path) -> None:
 
 def _blob(held: dict[str, bytes], digest: str) -> bytes:
     return held[f"blobs/sha256/{digest.removeprefix('sha256:')}"]
+
+
+def test_a_layer_is_made_anew_only_when_what_it_is_made_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "OUTPUT", tmp_path)
+    contents = ["one", "two"]
+
+    def fill(root: Path) -> None:
+        root.mkdir()
+        (root / "file").write_text(contents.pop(0))
+
+    first = kept.kept_layer("some", "pins", fill)
+    assert kept.kept_layer("some", "pins", fill) == first, "nothing has changed"
+    other = kept.kept_layer("some", "other pins", fill)
+    assert other.digest != first.digest
+    assert not contents
+    (tmp_path / "some.layer").unlink()
+    with pytest.raises(IndexError):  # it would be made again
+        kept.kept_layer("some", "other pins", fill)

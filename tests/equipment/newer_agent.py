@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import agent.app
+import agent.registering
 from agent.cli import main
 from coordination.state import cluster, features, thaw
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
@@ -37,7 +37,7 @@ class UpgradableAgent(FloeAgent):
 
 
 if __name__ == "__main__":
-    for module in (agent.app, cluster, thaw):
+    for module in (agent.registering, cluster, thaw):
         assert vars(module)["FEATURE_LEVEL_MAX"] == FEATURE_LEVEL_MAX, f"{module} asks no more for the level"
         vars(module)["FEATURE_LEVEL_MAX"] = NEXT_LEVEL
     features.SUPPORTED[features.LEVEL] = features.Supported(FEATURE_LEVEL_MIN, NEXT_LEVEL)

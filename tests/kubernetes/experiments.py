@@ -8,14 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from deploy.kubernetes.node import NodeError
+from tests.kubernetes import autoscaling, jobs, policies
 from tests.kubernetes.lab import Lab
 
-AWAY_S = 10.0
+AWAY_S = 6.0
 
 
 def upgrade(lab: Lab) -> str:
     """`helm upgrade` with a changed configuration: every agent restarts, one after another."""
-    lab.install("upgrade", "--set", "config.produce.linger_ms=10")
+    lab.values["config"] = {"produce": {"linger_ms": 10}}
+    lab.install("upgrade")
     lab.until_ready(3)
     return "`produce.linger_ms` 15 → 10, all three agents replaced"
 
@@ -28,10 +31,15 @@ def rollout_restart(lab: Lab) -> str:
 
 
 def delete_force(lab: Lab) -> str:
-    """`kubectl delete pod --force --grace-period=0`: no preStop, no drain."""
+    """`kubectl delete pod --force --grace-period=0`; whether its agent was told to stop, its own log says."""
+    victim = next(each for each in lab.agents() if each["metadata"]["name"] == "floe-1")
     lab.kubectl("delete", "pod", "floe-1", "--force", "--grace-period=0")
     lab.until_ready(3)
-    return "one agent killed with no grace"
+    said = lab.said(victim)
+    told = '"event": "Shutting down"' in said  # upon SIGTERM, and nothing else
+    ended = "and to its end, `stopped`" if '"event": "stopped"' in said else "and not to its end"
+    how = f"SIGTERM came: its log goes on with its stop, {ended}" if told else "no SIGTERM came to its log"
+    return f"one agent deleted with no grace; {how}"
 
 
 def killed(lab: Lab) -> str:
@@ -43,6 +51,18 @@ def killed(lab: Lab) -> str:
     return (
         f"SIGKILL to the {count} processes of one agent, as for want of memory; the kubelet started it again"
     )
+
+
+def out_of_memory(lab: Lab) -> str:
+    """Processes beside the agent take its container's memory; the kernel kills the largest: the agent."""
+    before = lab.restarts()
+    lab.exhaust("floe-0")
+    lab.until(lambda: lab.restarts() > before, "the kernel killed no agent")
+    why = lab.ended_by("floe-0")
+    lab.until_ready(3)
+    if why != "OOMKilled":
+        raise NodeError(f"floe-0 ended by {why}, not for want of memory")
+    return "limit of 1 GiB reached; the kernel killed the agent (`OOMKilled`), the kubelet started it again"
 
 
 def drain(lab: Lab) -> str:
@@ -121,6 +141,7 @@ ALL: dict[str, Callable[[Lab], str]] = {
     "rollout restart": rollout_restart,
     "delete --force": delete_force,
     "agent killed": killed,
+    "out of memory": out_of_memory,
     "drain": drain,
     "scale": scale,
     "etcd's follower deleted": etcd_follower,
@@ -129,4 +150,7 @@ ALL: dict[str, Callable[[Lab], str]] = {
     "MinIO deleted": minio,
     "MinIO away": minio_away,
     "wrong configuration": wrong_configuration,
+    "autoscaling": autoscaling.up_and_down,
+    "network policy": policies.enforced,
+    "jobs by Spark": jobs.by_spark,
 }

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import signal
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from deploy.kubernetes.namespaces import CGROUPS, GROUP
 from deploy.kubernetes.node import RUN, Node, NodeError
+from tests.kubernetes import jobs
 from tests.kubernetes.manifests import ETCD_MEMBERS, NAMESPACE, all_of_it
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "floe"
 READY_SECONDS_MAX = 240
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 AGENTS = "app.kubernetes.io/instance=floe,app.kubernetes.io/name=floe"
+POD_LOGS = RUN / "logs" / "pods"
+HUNGRY = """\
+number=0
+while [ $((number += 1)) -le 24 ]; do
+    python -c 'taken = b"x" * (64 << 20); import time; time.sleep(60)' &
+done
+wait"""
 VALUES: dict[str, Any] = {
     "clusterName": "kubernetes",
     "replicas": 3,
@@ -33,6 +44,9 @@ VALUES: dict[str, Any] = {
         "credentialsSecretName": "minio",
     },
     "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+    "preStopSeconds": 2,  # no load balancer is here that has to hear of it; kube-proxy needs milliseconds
+    "minReadySeconds": 2,
+    "spark": jobs.VALUES,
 }
 
 
@@ -41,6 +55,8 @@ class Lab:
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.values = copy.deepcopy(VALUES)
+        """What each installation and upgrade starts from: who changes something else changes only that."""
 
     def kubectl(self, *arguments: str, given: str = "", timeout_s: float = READY_SECONDS_MAX) -> str:
         """kubectl in the namespace."""
@@ -51,9 +67,9 @@ class Lab:
         return self.node.run("helm", "-n", NAMESPACE, *arguments, timeout_s=READY_SECONDS_MAX + 30)
 
     def install(self, verb: str = "install", *more: str, wait: bool = True) -> None:
-        """`helm install` or `upgrade` with VALUES, and what else is said."""
+        """`helm install` or `upgrade` with `values`, and what else is said."""
         file = RUN / "values.json"
-        file.write_text(json.dumps(VALUES))
+        file.write_text(json.dumps(self.values))
         waiting = ["--wait", f"--timeout={READY_SECONDS_MAX}s"] if wait else []
         self.helm(verb, "floe", str(CHART), "-f", str(file), *waiting, *more)
 
@@ -83,7 +99,7 @@ class Lab:
 
     def _uids(self, workload: str) -> dict[str, str]:
         """Of ready pods, by name."""
-        pods = json.loads(self.kubectl("get", "pods", "-l", f"app={workload}", "-o", "json"))["items"]
+        pods = self.node.listed(PODS, f"app={workload}")
         return {each["metadata"]["name"]: each["metadata"]["uid"] for each in pods if _ready(each)}
 
     @property
@@ -93,14 +109,35 @@ class Lab:
 
     def agents(self) -> list[dict[str, Any]]:
         """The agents' pods."""
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-l", AGENTS, "-o", "json"))[
-            "items"
-        ]
-        return found
+        return self.node.listed(PODS, AGENTS)
+
+    def uids(self) -> set[str]:
+        """Of the agents' pods."""
+        return {each["metadata"]["uid"] for each in self.agents()}
 
     def ready_agents(self) -> int:
         """How many are ready and not on their way out."""
         return sum(_ready(each) for each in self.agents() if "deletionTimestamp" not in each["metadata"])
+
+    def start_seconds(self, begin: Callable[[], object]) -> float:
+        """What the first new agent after `begin` takes from its container's start to ready, as the apiserver
+        is seen to know it: its own times are whole seconds. Raises NodeError, and what `begin` raises."""
+        known = self.uids()
+        started, deadline = 0.0, time.monotonic() + READY_SECONDS_MAX
+        with ThreadPoolExecutor(1) as beside:
+            beginning = beside.submit(begin)
+            while time.monotonic() < deadline:
+                if beginning.done():
+                    beginning.result()
+                for pod in self.agents():
+                    if pod["metadata"]["uid"] in known:
+                        continue
+                    states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
+                    started = started or (time.monotonic() if any("running" in s for s in states) else 0.0)
+                    if _ready(pod):
+                        return time.monotonic() - started
+                time.sleep(0.02)
+        raise NodeError(f"no new agent was ready after {READY_SECONDS_MAX} s")
 
     def until_ready(self, count: int) -> None:
         """Wait for exactly so many ready agents, and no other pods of them. Raises NodeError."""
@@ -126,6 +163,17 @@ class Lab:
             os.kill(pid, signal.SIGKILL)
         return len(pids)
 
+    def exhaust(self, pod: str) -> None:
+        """Start processes in an agent's container that take its memory, each less than the agent has."""
+        with contextlib.suppress(NodeError):  # they go with the container
+            self.kubectl("exec", pod, "-c", "agent", "--", "sh", "-c", HUNGRY)
+
+    def ended_by(self, pod: str) -> str:
+        """Why the last container of an agent ended, in the kubelet's word."""
+        found = next(each for each in self.agents() if each["metadata"]["name"] == pod)
+        last = found["status"]["containerStatuses"][0].get("lastState", {})
+        return str(last.get("terminated", {}).get("reason", ""))
+
     def evict(self, pod: str) -> int:
         """As `kubectl drain` does: ask until the budget allows it. How often it refused."""
         eviction = {
@@ -133,7 +181,7 @@ class Lab:
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": NAMESPACE},
         }
-        path, refused = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", 0
+        path, refused = f"{PODS}/{pod}/eviction", 0
         deadline = time.monotonic() + READY_SECONDS_MAX
         while True:
             try:
@@ -148,14 +196,18 @@ class Lab:
 
     def etcd_leader(self) -> str:
         """The pod of etcd's leader."""
-        pods = json.loads(self.kubectl("get", "pods", "-l", "app=etcd", "-o", "json"))["items"]
-        for pod in pods:
+        for pod in self.node.listed(PODS, "app=etcd"):
             url = f"http://{pod['status']['podIP']}:2379/v3/maintenance/status"
             with contextlib.suppress(OSError), urllib.request.urlopen(url, b"{}", timeout=5) as answer:
                 status = json.load(answer)
                 if status["leader"] == status["header"]["member_id"]:
                     return str(pod["metadata"]["name"])
         raise NodeError("no member of etcd says that it is the leader")
+
+    def said(self, agent: dict[str, Any]) -> str:
+        """The log of an agent's pod, which may be gone."""
+        name = f"{agent['metadata']['name']}-{agent['metadata']['uid'][:8]}-agent-*.log"
+        return "".join(each.read_text(errors="replace") for each in sorted(POD_LOGS.glob(name)))
 
     def restarts(self) -> int:
         """Of all agents that are there."""

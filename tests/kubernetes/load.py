@@ -6,16 +6,19 @@ Service's name-less address as any application of the cluster; they read committ
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import Any, Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.torture.rolling import RATE, GroupMember, IdempotentProducer, Rdkafka
+from tests.torture.rolling import RATE, GroupMember, IdempotentProducer, Observed, Rdkafka
 from tests.torture.workload import read_all
 
 PARTITIONS = 6
@@ -23,13 +26,15 @@ IN_A_TRANSACTION = 10
 ATTEMPT_SECONDS_MAX = 60
 BEGIN_SECONDS_MAX = 120
 END_SECONDS_MAX = 120
+BURST_BYTES = 100
+IN_FLIGHT = 50
 SETTLE_S = 3.0
 ERRORS_SHOWN = 5
 
 
 @dataclass(slots=True)
 class Result:
-    """What one experiment did to its clients. Pauses in seconds, the longest of each kind of client."""
+    """What one experiment did to its clients. Pauses and waits in seconds, by kind of client."""
 
     name: str
     seconds: float = 0.0
@@ -42,6 +47,10 @@ class Result:
     """Told to an application, beyond transactions that had to be aborted and were repeated."""
     aborted: int = 0
     pauses: dict[str, float] = field(default_factory=dict)
+    """The longest time in which one client had no sign of life."""
+    waits_p99: dict[str, float] = field(default_factory=dict)
+    """Over all that was due in the experiment."""
+    waits_longest: dict[str, float] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     """The first errors, in the client's words."""
     note: str = ""
@@ -79,10 +88,13 @@ class Transactor(Rdkafka):
             begun, number = time.monotonic(), 0
             while not self._halt.is_set():
                 time.sleep(max(0.0, number / RATE - (time.monotonic() - begun)))
+                due = time.monotonic()  # one after another: one that waits holds up the next ones
                 values = [f"{self.name}-{number + n}".encode() for n in range(IN_A_TRANSACTION)]
                 while not self._committed(values):
                     self.aborted += 1
-                self.seen.times.append(time.monotonic())
+                now = time.monotonic()
+                self.seen.times.append(now)
+                self.seen.waits.append((due, now - due))
                 self.seen.values.extend(values)
                 number += IN_A_TRANSACTION
         except KafkaException as error:
@@ -114,6 +126,62 @@ class Transactor(Rdkafka):
                 return
 
 
+class Burst:
+    """`with Burst(…)`: a producer that sends as much as is taken, to a topic of its own; no other verdict
+    than how many records were acknowledged, and how many were not, `lost`."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self.acknowledged = self.sent = 0
+        self.told = Counter[str]()
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=topic, daemon=True)
+
+    @property
+    def lost(self) -> int:
+        """Records that were sent and never acknowledged."""
+        return self.sent - self.acknowledged
+
+    def __enter__(self) -> Self:
+        _made(self._bootstrap, self._topic)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._halt.set()
+        self._thread.join(END_SECONDS_MAX)
+
+    def _run(self) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self._bootstrap,
+            "queue.buffering.max.messages": 1_000,
+            "batch.num.messages": 1,  # many small requests side by side are what costs agents
+            "linger.ms": 0,
+            "max.in.flight.requests.per.connection": IN_FLIGHT,
+            "log_level": 0,
+        }
+        producer, value = Producer(settings), bytes(BURST_BYTES)
+        while not self._halt.is_set():
+            try:
+                producer.produce(self._topic, value, on_delivery=self._delivered)
+                self.sent += 1
+            except BufferError:
+                producer.poll(0.05)
+            producer.poll(0)
+        producer.flush(END_SECONDS_MAX)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        self.acknowledged += error is None
+        if error is not None:
+            self.told[str(error)] += 1
+
+
+def _made(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=BEGIN_SECONDS_MAX)
+    made[topic].result(BEGIN_SECONDS_MAX)
+
+
 class Load:
     """Clients that run from `begin` to `judge`."""
 
@@ -125,9 +193,7 @@ class Load:
 
     def begin(self) -> None:
         """Make the topic, start everybody, wait until each has done something."""
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        made = admin.create_topics([NewTopic(self.topic, PARTITIONS)], operation_timeout=BEGIN_SECONDS_MAX)
-        made[self.topic].result(BEGIN_SECONDS_MAX)
+        _made(self._bootstrap, self.topic)
         at, topic = self._bootstrap, self.topic
         self._producers = [
             IdempotentProducer("idempotent-0", at, topic),
@@ -163,11 +229,27 @@ class Load:
         errors = [f"{client.seen.name}: {error}" for client in everybody for error in client.seen.errors]
         result.errors, result.told = len(errors), errors[:ERRORS_SHOWN]
         result.aborted = sum(each.aborted for each in self._producers if isinstance(each, Transactor))
-        for client in everybody:
-            kind = client.seen.name.partition("-")[0]
-            pause = client.seen.pause(begun, ended)
-            result.pauses[kind] = round(max(pause, result.pauses.get(kind, 0.0)), 2)
+        _time(result, [client.seen for client in everybody], begun, ended)
         return result
+
+
+def _time(result: Result, everybody: Sequence[Observed], begun: float, ended: float) -> None:
+    """Pauses and waits of each kind of client between the two times."""
+    for kind in dict.fromkeys(_kind(seen) for seen in everybody):
+        of_kind = [seen for seen in everybody if _kind(seen) == kind]
+        result.pauses[kind] = round(max(seen.pause(begun, ended) for seen in of_kind), 2)
+        waits = sorted(wait for seen in of_kind for wait in seen.waited(begun, ended))
+        result.waits_p99[kind] = round(percentile(waits, 0.99), 2)
+        result.waits_longest[kind] = round(waits[-1], 2)
+
+
+def _kind(seen: Observed) -> str:
+    return seen.name.partition("-")[0]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of these, which are in order, that at least this share of them does not exceed."""
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
 
 
 def _has_begun(client: Rdkafka) -> bool:

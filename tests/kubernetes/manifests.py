@@ -113,7 +113,7 @@ def _pod(name: str, container: dict[str, Any]) -> dict[str, Any]:
         "image": SERVERS,
         "imagePullPolicy": "Never",
         "securityContext": _SAFE,
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        "resources": {"requests": {"cpu": "200m", "memory": "128Mi"}},  # everybody waits for these two
         "volumeMounts": mounts,
         **container,
     }

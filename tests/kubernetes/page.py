@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.load import IN_A_TRANSACTION
+from tests.kubernetes.load import IN_A_TRANSACTION, SETTLE_S
 from tests.torture.rolling import RATE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,12 +18,41 @@ LIMITS = """\
 
 * One node: `kubectl drain` would leave no place for what it evicts, so the same evictions are asked for by
   the API, without the cordon.
-* The network enforces no NetworkPolicy, and there is no metrics server: neither policies nor autoscaling
-  run here. What the chart renders for them is checked in `tests/deploy`.
-* A node that is really out of memory (an agent's processes are killed instead), and the audit and Spark as
-  Jobs, are not run here yet.
+* A node without memory: the machine is used by others, so it is a container's limit that is reached. The
+  kernel's choice and the kubelet's answer are the same; the node's own evictions are not seen.
+* Waits that values set, here: {waiting}; the chart by itself has 5 s, 5 s and 10 minutes. The
+  autoscaler decides every 5 s. By queue bytes, which need an adapter of Prometheus, nothing was scaled.
+* The load comes from the node, which Kubernetes lets through every NetworkPolicy. Who is kept out is seen by
+  two pods of their own. kube-router's rules are what enforces; another network may do it otherwise.
+* Disks: the pods' volumes are memory, so that other work of the machine's disk is not seen as etcd's.
+* Spark with executors in pods of their own (its jobs ran in one pod each, `local`), the Spark operator,
+  Ingress, Gateway, cert-manager and a Prometheus in the cluster.
 """
-PAUSES = "pause: producers | transactions | groups"
+SOURCES = """\
+## Where waits come from
+
+* An agent that stops says so first, and answers NOT_LEADER_OR_FOLLOWER from then on. The next answer of
+  Metadata names others: 3 ms later in librdkafka's own log. Then librdkafka lets the partition rest, a
+  consumer for `fetch.error.backoff.ms` (500 ms), a producer for `retry.backoff.ms` (100 ms): settings of
+  the client.
+* An agent that is killed says nothing. The others name who leads instead of it when it has been silent for
+  `health.silence_ms_max` (3.5 s; 0.3 s more for each agent that would say it first), or sooner, when the
+  kubelet has started it again. That is what its producers, transactions and groups wait.
+* Kubernetes sends SIGTERM to a pod that is deleted by force, too: the log of its agent, kept beyond the pod,
+  goes on with its stop, and to its end (seen while the machine had a third of the processor it wanted).
+* A transaction that waits holds up who reads committed records of its partitions, records of others too: of
+  two groups the slower wait is often that of the transaction before.
+* etcd's and MinIO's pods: until they are there again.
+* The rest is the machine: two cores for the cluster, its clients and what else runs; an agent that starts
+  takes two seconds of one. Where all clients of all partitions wait alike and every agent finds its log and
+  its store slow in the same second, as while two agents start beside three, it is for a processor: seen so in
+  the clients' and the agents' logs with one core for all of it, where each wait was 1 to 3 s.
+"""
+GOALS_S = {"rollout restart": 1.0, "drain": 1.0, "delete --force": 5.0, "scale": 1.0}
+"""At p99, of every kind of client."""
+FAILED = "**failed**"
+WAITS = "wait, p99 / longest: producers | transactions | groups"
+KINDS = ("idempotent", "transactions", "group")
 
 
 def text(results: dict[str, Any]) -> str:
@@ -35,32 +65,74 @@ def text(results: dict[str, Any]) -> str:
 
 Written by `make kubernetes` from what it saw; [tests/kubernetes](../tests/kubernetes/README.md) says how.
 Kubernetes {results["kubernetes"]}, one node, two cores, Pod Security *restricted*; etcd with three members
-and MinIO with one are pods too, with disks. Times are those of the machine, which did other work meanwhile.
+and MinIO with one are pods too, with volumes. Times are those of the machine, which did other work meanwhile.
 
 The load of every experiment: two idempotent producers of {RATE} records a second each, transactions of
 {IN_A_TRANSACTION} records at the same rate, a member of a classic group and one of a KIP-848 group, all
-of them librdkafka's. A **pause** is the longest time between two acknowledgements, commits or records of
-one client. **Errors** are those told to an application; transactions that had to be aborted, and were
-repeated, count apart.
+of them librdkafka's. A **wait** is what one record took: of a producer from when it was due (100 a second,
+also while others wait) until it was acknowledged; of a transaction from its begin until it was committed,
+repeated where it had to be; of a group from when the producer was given the record until the member had it.
+Shown are the 99th percentile of all that was due while the experiment lasted, {SETTLE_S:.0f} s after its end
+included, and the longest. A time without any answer, a **pause**, is no longer than the longest wait.
+**Errors** are those told to an application; transactions that had to be aborted, and were repeated, count
+apart.
 
-| what | acknowledged | errors | aborted | lost | doubled | unread | {PAUSES} | took |
+| what | acknowledged | errors | aborted | lost | doubled | unread | {WAITS} | took |
 |---|---|---|---|---|---|---|---|---|---|---|
 {rows}
 
-{total:,} records were acknowledged.
+{total:,} records were acknowledged.{_apart(experiments)} {goals(experiments)}
 
 {_figures(results)}
-
+{steps(results)}
 ## What each did
 
 {chr(10).join(_note(each) for each in experiments)}
 
-{LIMITS}"""
+{SOURCES}
+{LIMITS.format(waiting=_waiting(results))}"""
+
+
+def _waiting(results: dict[str, Any]) -> str:
+    """Settings of the run, seconds; those of runs before they were kept are the chart's but for the last."""
+    early = {"preStopSeconds": 5, "minReadySeconds": 5, "an agent less after": 15}
+    shown = [f"`{name}` {seconds} s" for name, seconds in results.get("waiting_s", early).items()]
+    return ", ".join(shown).replace("`an agent less after`", "the autoscaler's steady time")
+
+
+def merged(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """The results of a whole run with the experiments of a later one, of some, which it marks; and what the
+    later one saw of an agent's start. One that could not be done to its end takes nobody's place."""
+    rows = {each["name"]: each for each in kept["experiments"]}
+    rows |= {
+        each["name"]: each | {"apart": True} for each in found["experiments"] if FAILED not in each["note"]
+    }
+    return kept | {"experiments": list(rows.values()), "starts_s": found["starts_s"]}
+
+
+def _apart(experiments: list[dict[str, Any]]) -> str:
+    names = [each["name"] for each in experiments if each.get("apart")]
+    return f" Run apart from the rest, later: {', '.join(names)}." if names else ""
+
+
+def goals(experiments: list[dict[str, Any]]) -> str:
+    """Whether each kept its goal."""
+    found = []
+    for each in experiments:
+        goal = GOALS_S.get(each["name"])
+        if goal is not None:
+            worst = max(each["waits_p99"].values())
+            missed = "" if worst <= goal else " (**missed**)"
+            found.append(f"{each['name']} {worst:.2f} of {goal:g} s{missed}")
+    return f"Goals of p99, the worst kind of client: {', '.join(found)}." if found else ""
 
 
 def _figures(results: dict[str, Any]) -> str:
     uninstall = results["uninstall"]
+    took = round(sum(each["seconds"] for each in results["experiments"] if not each.get("apart")))
     left = ", ".join(uninstall["left"]) or "nothing"
+    starts = results["starts_s"]
+    ready = f"median of {len(starts)}: {statistics.median(starts)} s ({starts[0]} to {starts[-1]} s)"
     return f"""\
 | figure | value |
 |---|---|
@@ -68,16 +140,47 @@ def _figures(results: dict[str, Any]) -> str:
 | node ready, images imported | {results["node_s"]} s |
 | etcd and MinIO ready | {results["services_s"]} s |
 | `helm install --wait`, bucket made by its Job | {results["install_s"]} s |
-| an agent, from its container's start to ready (whole seconds of the API) | {results["start_s"]:.0f} s |
+| experiments | {took} s |{_phases(results)}
+| an agent with a limit of 1 CPU, from its container's start to ready | {ready} |
 | `helm test` | {"passed" if results["helm_test"] else "failed"} |
 | `helm uninstall`: objects left | {left} |
 | records before it, and after a new install | {uninstall["before"]:,}, {uninstall["after"]:,} |
 | all of it, without builds | {results["all_s"] / 60:.1f} min |"""
 
 
+def steps(results: dict[str, Any]) -> str:
+    """Where the time went; an experiment has its clients' beginning and the last reading beside it."""
+    if "steps" not in results:
+        return ""
+    names = [each["name"] for each in results["experiments"]]
+    took = {each["step"]: each["seconds"] for each in results["steps"]}
+    rows, told = list[str](), set[str]()
+    for step, seconds in took.items():
+        name = next((each for each in names if step == f"{each}: clients begin"), "")
+        if step in told:
+            continue
+        if name:
+            parts = (step, name, f"{name}: all read")
+            told.update(parts)
+            rows.append(f"| {name} | " + " | ".join(f"{took[part]} s" for part in parts) + " |")
+        else:
+            rows.append(f"| {step} | | {seconds} s | |")
+    head = "| step | until its clients begin | itself | until all is read |\n|---|---|---|---|"
+    return f"\n## Where its time goes\n\n{head}\n" + "\n".join(rows) + "\n"
+
+
+def _phases(results: dict[str, Any]) -> str:
+    """What runs before there were these figures do not tell."""
+    phases = {
+        "between_s": "between them: clients that begin, all records read",
+        "end_s": "uninstall, a new install, all records read twice",
+    }
+    return "".join(f"\n| {said} | {results[key]} s |" for key, said in phases.items() if key in results)
+
+
 def _row(each: dict[str, Any]) -> str:
-    pauses = each["pauses"]
-    shown = [f"{pauses[kind]:.2f} s" for kind in ("idempotent", "transactions", "group")]
+    p99, longest = each["waits_p99"], each["waits_longest"]
+    shown = [f"{p99[kind]:.2f} / {longest[kind]:.2f} s" for kind in KINDS]
     counts = [
         f"{each[name]:,}" for name in ("acknowledged", "errors", "aborted", "lost", "doubled", "unread")
     ]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -12,18 +13,27 @@ import shutil
 import sys
 import time
 import traceback
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deploy.kubernetes.namespaces import STATE
 from deploy.kubernetes.node import RUN, Node, NodeError
+from tests.kubernetes.autoscaling import STEADY_SECONDS
 from tests.kubernetes.experiments import ALL
-from tests.kubernetes.lab import AGENTS, Lab
+from tests.kubernetes.kept import PodLogs, Steps
+from tests.kubernetes.lab import AGENTS, POD_LOGS, Lab
 from tests.kubernetes.load import PARTITIONS, SETTLE_S, Load, Result
+from tests.kubernetes.page import FAILED
 from tests.torture.workload import read_all
 
+ALONE = ("--set", "replicas=1", "--set", "resources.limits.cpu=1")
+STARTS = 3
+READERS = 4
+JOBS = "jobs by Spark"
 RESULTS = STATE / "results.json"
-IMAGES = ("pause", "servers", "agent")
+IMAGES = STATE.parent / "images"
 
 
 def main() -> int:
@@ -31,96 +41,132 @@ def main() -> int:
     chosen = [name for name in ALL if not sys.argv[1:] or any(each in name for each in sys.argv[1:])]
     lab = Lab(Node())
     try:
-        results = _told(lab, chosen)
+        with PodLogs(RUN / "pods", POD_LOGS):
+            results = _told(lab, chosen)
     except (NodeError, AssertionError) as error:
         print(f"failed: {error}", file=sys.stderr)
         return 1
     finally:
         _keep_logs(lab)
     RESULTS.write_text(json.dumps(results, indent=1))
-    unclean = [each["name"] for each in results["experiments"] if not Result(**each).clean]
+    told = results["experiments"]
+    unclean = [each["name"] for each in told if not Result(**each).clean or each["note"].startswith(FAILED)]
     if unclean:
         print(f"not clean: {', '.join(unclean)}", file=sys.stderr)
     return int(bool(unclean))
 
 
 def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
-    begun = time.monotonic()
-    lab.node.start([STATE.parent / "images" / f"{name}.tar" for name in IMAGES])
-    node_s = time.monotonic() - begun
-    _say(f"node ready after {node_s:.1f} s")
-    lab.services()
-    services_s = time.monotonic() - begun - node_s
-    _say(f"etcd and MinIO ready after {services_s:.1f} s")
-    installing = time.monotonic()
-    lab.install()
-    install_s = time.monotonic() - installing
-    _say(f"helm install --wait: {install_s:.1f} s")
-    tested = lab.helm("test", "floe")
-    results = [_experiment(lab, name) for name in chosen]
-    gone = _uninstalled(lab, chosen)
+    begun, steps = time.monotonic(), Steps()
+    with ThreadPoolExecutor(3) as beside:
+        lab.node.start([IMAGES / f"{name}.tar" for name in ("pause", "servers")])
+        agent = beside.submit(lab.node.bring, IMAGES / "agent.tar")
+        node_s = steps.done("node ready")
+        lab.services()
+        services_s = steps.done("etcd and MinIO ready")
+        agent.result()
+        steps.done("the agent's image imported")
+        lab.install()
+        install_s = steps.done("`helm install --wait`")
+        tested = beside.submit(lab.helm, "test", "floe")
+        first = beside.submit(_load, lab, chosen[0])
+        helm_test = "Succeeded" in tested.result()
+        steps.done("`helm test`, while the first clients begin")
+        results = _experiments(lab, chosen, first, beside, steps)
+    ending = time.monotonic()
+    gone = _uninstalled(lab, chosen, steps)
     version = json.loads(lab.node.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+    shown = {"node_s": node_s, "services_s": services_s, "install_s": install_s}
     return {
         "kubernetes": version,
-        "node_s": round(node_s, 1),
-        "services_s": round(services_s, 1),
-        "install_s": round(install_s, 1),
-        "start_s": round(_start_seconds(lab), 1),
-        "helm_test": "Succeeded" in tested,
+        **{name: round(seconds, 1) for name, seconds in shown.items()},
+        "end_s": round(time.monotonic() - ending, 1),
+        "starts_s": gone.pop("starts_s"),
+        "helm_test": helm_test,
         "uninstall": gone,
         "all_s": round(time.monotonic() - begun, 1),
+        "waiting_s": {
+            **{name: lab.values[name] for name in ("preStopSeconds", "minReadySeconds")},
+            "an agent less after": STEADY_SECONDS,
+        },
+        "steps": steps.told,
         "experiments": [each.as_json() for each in results],
     }
 
 
-def _experiment(lab: Lab, name: str) -> Result:
+def _experiments(
+    lab: Lab, chosen: list[str], first: Future[Load], beside: ThreadPoolExecutor, steps: Steps
+) -> list[Result]:
+    """One after another; the load of the next begins when what is done to the cluster is done, while clients
+    of the last settle and are judged; the image that one of them needs comes meanwhile."""
+    image = beside.submit(lab.node.bring, IMAGES / "jobs.tar") if JOBS in chosen else None
+    results, coming = list[Result](), first
+    for name, following in itertools.zip_longest(chosen, chosen[1:]):
+        load = coming.result()
+        if name == JOBS and image is not None:
+            image.result()
+        steps.done(f"{name}: clients begin")
+        begun, note = time.monotonic(), _done(lab, name)
+        if following:
+            coming = beside.submit(_load, lab, following)
+        time.sleep(SETTLE_S)
+        ended = time.monotonic()
+        steps.done(name)
+        results.append(load.judge(name, begun, ended, note))
+        steps.done(f"{name}: all read")
+        _say(f"{name}: {results[-1].as_json()}")
+    return results
+
+
+def _load(lab: Lab, name: str) -> Load:
     load = Load(lab.bootstrap, _plain(name))
     load.begin()
-    begun = time.monotonic()
-    note = ALL[name](lab)
-    time.sleep(SETTLE_S)
-    result = load.judge(name, begun, time.monotonic(), note)
-    _say(f"{name}: {result.as_json()}")
-    return result
+    return load
 
 
-def _uninstalled(lab: Lab, experiments: list[str]) -> dict[str, Any]:
+def _done(lab: Lab, name: str) -> str:
+    """Its note."""
+    try:
+        return ALL[name](lab)
+    except NodeError as error:
+        _say(f"{name} failed: {error}")
+        lab.install("upgrade")
+        lab.until_ready(3)
+        return f"{FAILED}: {str(error).splitlines()[0]}"
+
+
+def _uninstalled(lab: Lab, experiments: list[str], steps: Steps) -> dict[str, Any]:
     """Nothing of the release stays; installed again, all records are there."""
     before = _records(lab, experiments)
+    steps.done("every record read")
     lab.helm("uninstall", "floe", "--wait")
     lab.until(lambda: not lab.agents(), "agents stay after helm uninstall")
     chosen = (
-        "all,configmap,secret,pdb,serviceaccount,job",
+        "all,configmap,secret,pdb,serviceaccount,job,cronjob,hpa,networkpolicy",
         "-l",
         "app.kubernetes.io/instance=floe",
         "-o",
         "name",
     )
     left = [line for line in lab.kubectl("get", *chosen).splitlines() if "sh.helm" not in line]
-    lab.install()
+    steps.done("`helm uninstall --wait`")
+    starts_s = [lab.start_seconds(lambda: lab.install("install", *ALONE))]
+    steps.done("a new install")
     after = _records(lab, experiments)
-    _say(f"uninstalled, left {left}; {before} records before, {after} after")
-    return {"left": left, "before": before, "after": after}
+    steps.done("every record read again")
+    replaced = partial(lab.kubectl, "delete", "pod", "floe-0", "--grace-period=1")
+    starts_s += [lab.start_seconds(replaced) for _ in range(STARTS - 1)]
+    steps.done("starts")
+    shown = sorted(round(each, 1) for each in starts_s)
+    _say(f"uninstalled, left {left}; {before} records before, {after} after; ready in {shown} s")
+    return {"left": left, "before": before, "after": after, "starts_s": shown}
 
 
 def _records(lab: Lab, experiments: list[str]) -> int:
     topics = [f"load-{_plain(name)}" for name in experiments]
-    read = [read_all(lab.bootstrap, topic, range(PARTITIONS)) for topic in topics]
+    with ThreadPoolExecutor(READERS) as readers:
+        read = list(readers.map(lambda topic: read_all(lab.bootstrap, topic, range(PARTITIONS)), topics))
     return sum(len(records) for found in read for records in found.values())
-
-
-def _start_seconds(lab: Lab) -> float:
-    """The longest time of an agent from its container's start to ready, of the last install."""
-    longest = 0.0
-    for pod in lab.agents():
-        ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")["lastTransitionTime"]
-        started = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
-        longest = max(longest, _seconds(ready) - _seconds(started))
-    return longest
-
-
-def _seconds(text: str) -> float:
-    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def _plain(name: str) -> str:

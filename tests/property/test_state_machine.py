@@ -29,7 +29,7 @@ from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State
 from coordination.state.schemas import spans_between
 from coordination.state.types import Partition
-from tests.unit.coordination.kit import DAY_MS, Script, chunk, swap, tiles
+from tests.unit.coordination.kit import DAY_MS, Script, chunk, for_good, swap, tiles
 
 NAMES = ["a", "b", "c.d", "c_d"]
 GROUPS = st.sampled_from(["g", "h"])
@@ -129,6 +129,7 @@ class Machine(RuleBasedStateMachine):
         self.next_agent = 100
         self.manifests = 0
         self.add_agent()
+        for_good(self.script, self.live[0])
         self.create("a", 2)
 
     @rule()

@@ -16,11 +16,12 @@ import structlog
 from tests.sim import quick
 from tests.sim.controls_table import catch
 from tests.sim.many import run
+from tests.sim.outcome import Outcome
 from tests.sim.plan import Plan, plan_of
 from tests.sim.shrink import shrunk
 from tests.sim.sick.spells import with_sick
 from tests.sim.timeline import page
-from tests.sim.world import Outcome, World
+from tests.sim.world import World
 
 
 def main() -> int:

@@ -32,12 +32,12 @@ from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
 from tests.sim.mortal import MORTAL
 from tests.sim.node import AgentNode
 from tests.torture.inside import _partition as tiles
+from tests.torture.inside import whole
 
 _NOTHING = object()
 _COMPARED = ["kafka.partition", "kafka.offset", "value.__raw__"]
 """Columns of a table."""
 TABLE_S_MAX = 60.0
-PLAN_BYTES_MAX = 1 << 60
 READS_MAX = 20  # of one partition, when what is read was just replaced
 CACHE_BYTES = 1 << 22
 
@@ -105,10 +105,10 @@ class Readers:
 
     async def _all(self, partition: Partition) -> list[Record]:
         start = partition.log_start
-        source = await self.ranges.slices(partition, start, PLAN_BYTES_MAX)
+        refs = await whole(self.ranges, partition)
         known = Transactions(partition.aborted(start, partition.high_watermark))
         found: list[Record] = []
-        for ref in source.plan(start, PLAN_BYTES_MAX):
+        for ref in refs:
             found += [each for each in committed(await self.chunks.read(ref), known) if each.offset >= start]
         return found
 

@@ -103,7 +103,7 @@ def _ack_before_append() -> Any:
                 self._resolve(pending, Outcome(Code.NONE, base))
             command = commit_command(flush)
             future = self._replica.submit([command], incarnation=flush.chunk.incarnation)
-            future.add_done_callback(lambda done: (done.cancelled() or done.exception(), self._completed()))
+            future.add_done_callback(lambda done: (done.cancelled() or done.exception(), self._completed(0)))
 
     return patched((ProduceDriver, "_advance", advance))
 

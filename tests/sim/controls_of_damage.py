@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.kafka.fetch import pieces
 from agent.kafka.fetch.driver import FetchDriver
+from agent.kafka.fetch.sessions import Session
 from coordination.kafka_codes import Code
 from objectstore.batch import empty_batch
 from tests.sim.controls import Control, patched
@@ -29,7 +30,24 @@ def _damage_spreads() -> tuple[tuple[Any, str, Any], ...]:
     return ((FetchDriver, "_answers", answers),)
 
 
+def _touches_missed() -> tuple[tuple[Any, str, Any], ...]:
+    """What the log brings to a partition of a fetch session is not noticed."""
+
+    def due(self: Session) -> list[Any]:
+        self.watch.take()
+        return sorted(self._loud, key=lambda row: row.turn)
+
+    return ((Session, "due", due), (Session, "look", lambda *_: None))
+
+
 DAMAGE = (
+    Control(
+        "a-session-misses-what-the-log-brings",
+        "6: what was acknowledged is read",
+        frozenset({"session-left-out"}),
+        lambda: patched(*_touches_missed()),
+        lambda plan: plan.hurt,
+    ),
     Control(
         "one-offset-too-many-is-passed-over",
         "16: a damaged object concerns its offsets",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.kafka.produce.firsts import Firsts
+from agent.kafka.produce.gaps import Gaps
 from coordination.replica.proposals import Proposals
 from coordination.state import chunks, producers
 from tests.sim.controls import Control, patched
@@ -37,6 +38,11 @@ def _refused_are_forgotten() -> Any:
     return patched((Firsts, "refuse", lambda *_: None))
 
 
+def _gaps_are_told_at_once() -> Any:
+    """Also what another agent is about to fill."""
+    return patched((Gaps, "waits", lambda *_, **__: False))
+
+
 def _what_is_behind_goes_on() -> Any:
     """What a full log refuses takes nothing with it."""
     return patched((Proposals, "refused", Proposals.fail))
@@ -59,6 +65,15 @@ def _topics_come_late(plan: Plan) -> Plan:
     )
 
 
+def _puts_take_long_at_one(plan: Plan) -> Plan:
+    """One agent after the other stores late while leaders move; producers are alone there."""
+    slow = tuple((2.0 + 3.0 * number, 3.0, "far-away", (number % plan.agents,)) for number in range(5))
+    alone = replace(
+        plan, writers=0, relay="", members=0, modern=0, keepers=False, upsert=False, changes=False
+    )
+    return replace(alone, operator=False, binder=False, hurt=False, pipeliners=6, rate=16.0, faults=slow)
+
+
 def _pipelines(plan: Plan) -> bool:
     return plan.pipeliners > 0
 
@@ -78,6 +93,13 @@ PRODUCERS: tuple[Control, ...] = (
         frozenset({"sequence-lost"}),
         _refused_are_forgotten,
         told=_topics_come_late,
+    ),
+    Control(
+        "gaps-are-told-at-once",
+        "a gap is told of when nothing can fill it any more",
+        frozenset({"duplicate", "sequence-lost"}),
+        _gaps_are_told_at_once,
+        told=_puts_take_long_at_one,
     ),
     Control(
         "what-is-behind-a-full-log-goes-on",

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim.controls import CONTROLS, Control
+from tests.sim.controls_of_archive import ARCHIVE
 from tests.sim.controls_of_bindings import BINDINGS
 from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_deletion import DELETION
 from tests.sim.controls_of_health import HEALTH
+from tests.sim.controls_of_hedges import HEDGES
 from tests.sim.controls_of_producers import PRODUCERS
 from tests.sim.controls_of_quarantine import QUARANTINE
+from tests.sim.controls_of_relays import RELAYS
+from tests.sim.controls_of_scrub import SCRUB
 from tests.sim.controls_of_subjects import SUBJECTS
 from tests.sim.controls_of_tables import TABLES
 from tests.sim.plan import plan_of
@@ -19,7 +23,21 @@ from tests.sim.world import World
 
 SEEDS_MAX = 200
 SECONDS = 20.0
-EVERY = (*PRODUCERS, *CONTROLS, *BINDINGS, *SUBJECTS, *QUARANTINE, *TABLES, *DAMAGE, *DELETION, *HEALTH)
+EVERY = (
+    *PRODUCERS,
+    *CONTROLS,
+    *BINDINGS,
+    *SUBJECTS,
+    *QUARANTINE,
+    *TABLES,
+    *DAMAGE,
+    *DELETION,
+    *ARCHIVE,
+    *SCRUB,
+    *HEALTH,
+    *HEDGES,
+    *RELAYS,
+)
 
 
 class Caught(NamedTuple):

@@ -22,7 +22,7 @@ from tests.sim.faults import FAULTS
 from tests.sim.network import EVENTS
 
 if TYPE_CHECKING:
-    from tests.sim.world import Outcome
+    from tests.sim.outcome import Outcome
 
 _OF_TABLES = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
 STEPS = (*steps.STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
@@ -152,6 +152,7 @@ class Coverage:
             "where a consumer goes on behind a transaction that failed: " + self._shown("behind an abort "),
             f"records that a copying client skipped so: {self.counts['skipped behind an abort']}",
             "clients that an error of aiokafka's ended: " + self._shown("broke "),
+            "relays inside a zone: " + self._shown("relay "),
             "sickness: " + self._shown("sickness "),
             "network: " + self._shown("network "),
             f"never in the network: {', '.join(self._never('network ', EVENTS)) or 'none'}",

@@ -36,6 +36,7 @@ from tests.checker.findings import Finding
 from tests.equipment.transactional_client import Connection
 from tests.sim.clients import RETRY_S, Surroundings
 from tests.sim.node import AgentNode
+from tests.sim.session import SessionReader
 
 HURT = "hurt"
 PARTITIONS = 2
@@ -160,15 +161,15 @@ class Skipper:
 
     async def _read(self) -> None:
         """Both partitions in one Fetch, now and then from the start; at damage it asks on, as clients do."""
-        random, at, connection = self._around.loop.random, [0] * PARTITIONS, None
+        random, at, reader = self._around.loop.random, [0] * PARTITIONS, None
         while not self._around.stopping.is_set():
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
-                    connection = connection or await connected(self._around)
+                    reader = reader or await self._session()
                     calm = self._hurt.calm(self._around.loop.time())
-                    found = await fetched(connection, at)
+                    found = await reader.fetch(at)
             except ERRORS:
-                connection = None
+                reader = None
                 await asyncio.sleep(RETRY_S)
                 continue
             calm = calm and self._hurt.calm(self._around.loop.time())
@@ -176,10 +177,16 @@ class Skipper:
             self._around.counts["damage met"] += met[0]
             at = [self._hurt.judge(index, at[index], each, calm=calm)[0] for index, each in enumerate(found)]
             if random.random() < 1 / 16 or any(each.error_code for each in found):
-                connection = None  # another agent may have it in memory
+                reader = None  # another agent may have it in memory
             if random.random() < 1 / 32:
                 at = [0] * PARTITIONS
             await asyncio.sleep(0.1)
+
+    async def _session(self) -> SessionReader:
+        around = self._around
+        return SessionReader(
+            await connected(around), HURT, around.loop.random, around.counts, self._hurt.wrong
+        )
 
     async def _damage_and_decide(self) -> None:
         random = self._around.loop.random

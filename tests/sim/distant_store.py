@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from objectstore.naming import parse_chunk_key
 from objectstore.store import PLAIN, Buffer, ObjectMeta, ObjectStore, PutMode
+from tests.sim.loop import NODE
 
 T = TypeVar("T")
+HANGING_SHARE, HANGING_S = 0.12, (1.0, 60.0)  # many land after the end of the run: never
 
 
 def drawn(random: Random, bounds_s: tuple[float, float]) -> float:
@@ -22,17 +27,53 @@ def drawn(random: Random, bounds_s: tuple[float, float]) -> float:
     return low + random.random() * (high - low) if high else 0.0
 
 
-class DistantStore:
-    """Wraps any store. `way_s` is asked for the time of every single way."""
+@dataclass(slots=True)
+class Hanging:
+    """Which PUTs hang: while `on`, a share of those of chunks."""
 
-    def __init__(self, store: ObjectStore, way_s: Callable[[], float]) -> None:
+    random: Random
+    on: bool = False
+    landed: int = 0
+    """How many have come to the store in the end."""
+
+    def seconds(self, key: str) -> float:
+        """How long a PUT of this name hangs on its way; 0: it does not."""
+        if not self.on or parse_chunk_key(key) is None or self.random.random() > HANGING_SHARE:
+            return 0.0
+        return self.random.uniform(*HANGING_S)
+
+
+class DistantStore:
+    """Wraps any store. `way_s` is asked for the time of every single way.
+
+    A PUT that hangs lands in the end, whether its caller waits, has been answered by a hedge, or is dead.
+    """
+
+    def __init__(
+        self, store: ObjectStore, way_s: Callable[[], float], hanging: Hanging | None = None
+    ) -> None:
         self._store = store
         self._way_s = way_s
+        self._hanging = hanging or Hanging(Random(0))
 
     async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
         """See ObjectStore. Bytes are taken as they are now."""
         data = b"".join(parts)
-        return await self._travel(lambda: self._store.put(key, [data], mode))
+        hangs_s = self._hanging.seconds(key)
+        if not hangs_s:
+            return await self._travel(lambda: self._store.put(key, [data], mode))
+        elsewhere = copy_context()
+        elsewhere.run(NODE.set, "")
+        landing = asyncio.get_running_loop().create_task(
+            self._land(hangs_s, key, data, mode), context=elsewhere
+        )
+        landing.add_done_callback(_seen)
+        return await asyncio.shield(landing)
+
+    async def _land(self, hangs_s: float, key: str, data: bytes, mode: PutMode) -> str:
+        await asyncio.sleep(hangs_s)
+        self._hanging.landed += 1
+        return await self._store.put(key, [data], mode)
 
     async def get(self, key: str) -> bytes:
         """See ObjectStore."""
@@ -79,3 +120,9 @@ class DistantStore:
             return await request()
         finally:
             await self._way()
+
+
+def _seen(landing: asyncio.Task[str]) -> None:
+    """Nobody may wait for its outcome any more."""
+    if not landing.cancelled():
+        landing.exception()

@@ -23,7 +23,7 @@ STATED_MS = agreed_time.SKEW_MS + 6_000
 """How much too early is as stated: the skew, and what clocks that are right differ by (plan.py)."""
 STEP_MS = agreed_time.STEP_MS
 """As stated, whatever a control puts in its place."""
-APART_MS = agreed_time.APART_MS
+APART_MS, SKEW_MS = agreed_time.APART_MS, agreed_time.SKEW_MS
 """As stated."""
 RUN_MS_MAX = 3_600_000
 """What is kept for longer cannot be over in a run."""
@@ -55,7 +55,7 @@ class Due:
 
     def _done(self, kind: str, message: Any, result: Done, now_ms: int) -> None:
         stated_ms = max(now_ms, self._alone_ms) + STATED_MS
-        if kind in ("move_log_start", "swap_segments") and message.judged_ms > stated_ms:
+        if kind in ("move_log_start", "swap_segments", "purge_topics") and message.judged_ms > stated_ms:
             self._wrong("too-early", f"{kind} judged {message.judged_ms - now_ms} ms ahead of the true time")
         if kind in ("expire_producers", "expire_transactions") and result.value:
             self._wrong("too-early", f"{kind}: {result.value} of them")
@@ -68,6 +68,8 @@ class Due:
         if self._only_one_counts(state, before_ms) and step_ms > now_ms - seen_ms:
             self._alone_ms = max(self._alone_ms, min(state.clock_ms, max(before_ms, now_ms) + step_ms))
             self._steps.append((now_ms, step_ms - (now_ms - seen_ms)))
+        elif _set_right(state, before_ms):
+            self._steps.append((now_ms, max(0, state.clock_ms - before_ms - (now_ms - seen_ms))))
 
     def _only_one_counts(self, state: State, before_ms: int) -> bool:
         """Whether one agent alone said what time it is: of two, who was near the log's clock before."""
@@ -110,6 +112,16 @@ class Due:
         passed_ms = now_ms - begun_ms + sum(step_ms for at_ms, step_ms in self._steps if at_ms >= begun_ms)
         if passed_ms < timeout_ms - STATED_MS:
             self._wrong("too-early", f"transaction {number} ended after {passed_ms} of {timeout_ms} ms")
+
+
+def _set_right(state: State, before_ms: int) -> bool:
+    """Whether the log's clock was wrong, as more than half of several agents are far from it, and is no later
+    now than most of them say.
+    """
+    stamps = sorted(one.last_proposed_ms for one in state.live.values())
+    if 2 * sum(abs(stamp - before_ms) > APART_MS for stamp in stamps) <= len(stamps) or len(stamps) < 2:
+        return False
+    return state.clock_ms <= stamps[(len(stamps) - 1) // 2] + SKEW_MS
 
 
 def _positions(state: State, group: Group | None) -> set[int]:

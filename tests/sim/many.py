@@ -12,8 +12,9 @@ from functools import partial
 from multiprocessing import get_context
 
 from tests.sim.coverage import Coverage
+from tests.sim.outcome import Outcome
 from tests.sim.plan import Plan
-from tests.sim.world import Outcome, World
+from tests.sim.world import World
 
 PIECE_SEEDS = 10
 """What one process is given at a time."""

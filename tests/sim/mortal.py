@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -26,6 +27,7 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from agent.kafka.handlers import k00_produce, k20_delete_topics, k21_delete_records
 from agent.net.wire.generated.delete_records import DeleteRecordsRequest
 from agent.net.wire.generated.produce import ProduceRequest
+from coordination.commands import UndeleteTopic
 from coordination.state.types import Done
 from objectstore.batch import records
 from tests.checker.findings import Finding
@@ -36,6 +38,7 @@ from tests.sim.loop import NODE
 MORTAL = "mortal"
 KEY = TopicPartition(MORTAL, 0)
 PAUSE_S = 0.4
+AWAY_S_MAX = 6.0
 BATCH = 4
 LIFE_STEPS_MAX = 6
 READ_S_MAX = 10.0
@@ -59,6 +62,8 @@ class Arrivals:
     def __init__(self) -> None:
         self._under_way: list[_Asked] = []
         self._present: list[_Asked] = []
+        self.topic_id = b""
+        """Of the topic that was made last."""
 
     def begin(self) -> None:
         """A life is about to begin. What is under way may come to the one before or to this one."""
@@ -69,6 +74,13 @@ class Arrivals:
         for kind, command, result in zip(kinds, commands, results, strict=True):
             if kind == "delete_topic" and command.delete_topic.name == MORTAL and isinstance(result, Done):
                 self._present.append(_Asked(deletes=True))
+            if kind == "create_topic" and command.create_topic.name == MORTAL and isinstance(result, Done):
+                self.topic_id = command.create_topic.topic_id
+
+    def again(self) -> None:
+        """The topic was deleted and came back: what it had in its life so far it has."""
+        so_far = [_Asked(each.values, each.before) for each in self._present if not each.deletes]
+        self._present = [*so_far, *(each for each in self._under_way if each.deletes)]
 
     @property
     def values(self) -> set[bytes]:
@@ -154,6 +166,8 @@ class Mortal:
                         return
                     await self._lived(admin)
                     await asyncio.sleep(self._around.loop.random.expovariate(1 / PAUSE_S))
+                if await self._came_back(admin):
+                    await self._lived(admin)
             except ERRORS:
                 await asyncio.sleep(RETRY_S)
             finally:
@@ -173,6 +187,20 @@ class Mortal:
                     raise for_code(code)
         self._acked, self._start = {}, 0
         self._around.counts["topics made again"] += 1
+
+    async def _came_back(self, admin: Any) -> bool:
+        """Delete the topic and bring it back. Whether it is there."""
+        topic_id = self._arrivals.topic_id
+        answer = await admin.delete_topics([MORTAL])
+        if not topic_id or any(code for _, code, *_ in answer.topic_error_codes):
+            return False
+        await asyncio.sleep(Random(self._next).uniform(0, AWAY_S_MAX))
+        result = await self._around.propose(UndeleteTopic(topic_id=topic_id))
+        if not isinstance(result, Done):
+            return False
+        self._arrivals.again()
+        self._around.counts["topics brought back"] += 1
+        return True
 
     async def _lived(self, admin: Any) -> None:
         """Write, take the oldest away, read."""

@@ -19,6 +19,7 @@ from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.worker import Session as MergingSession
 from agent.background.rewriting.merging.worker import Worker
 from agent.background.rewriting.worker import Session, answer_of
+from agent.cluster.relay.log import RelayedLog
 from agent.config import Config
 from agent.http import HttpServer
 from coordination.commands import RegisterAgent
@@ -30,7 +31,7 @@ from objectstore.faulty import FaultRates, FaultyStore
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
 from tests.sim.clock import SimClock
-from tests.sim.distant_store import DistantStore, drawn
+from tests.sim.distant_store import DistantStore, Hanging, drawn
 from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.network import HOST, Network
 
@@ -182,8 +183,11 @@ class AgentNode(Node):
         self.http: ASGIApp | None = None
         """What it would serve over HTTP (registrar.py)."""
         self.log: MemoryLog | None = None
+        self.relayed: list[RelayedLog | None] = []
+        """What it followed the log by, in each of its lives."""
         self.store: FaultyStore | None = None
         self.rates = FaultRates(stale_writes=0)
+        self.hanging = Hanging(self.loop.random)
         self.started: asyncio.Task[Any] | None = None
         self.stopping = False
 
@@ -239,11 +243,12 @@ class AgentNode(Node):
         clock = self.clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)
         ways, random = self.ways, self.loop.random
         self.log = _SmallEntries(self.server, clock, ways.entry_bytes, lambda: drawn(random, ways.log_s))
-        objects = DistantStore(self._objects, lambda: drawn(random, ways.store_s))
+        objects = DistantStore(self._objects, lambda: drawn(random, ways.store_s), self.hanging)
         self.store = FaultyStore(objects, random.getrandbits(48), self.rates, clock)
         self.app = App(
             self._config(), clock=clock, log=self.log, store=RetryingStore(self.store, STORE_RETRY, clock)
         )
+        self.relayed.append(self.app.relayed)
         self.http = cast(ASGIApp, self.app._http._server.config.app)
         self.app._http = cast(HttpServer, _NoHttp())
         _without_processes(self.app.background)
@@ -271,7 +276,7 @@ class AgentNode(Node):
                 "store": {"url": "s3://sim/root"},
                 "agent": {
                     "name": self.name,
-                    "zone": f"z{self.number % 2}",
+                    "zone": "z" if "relay" in self.settings else f"z{self.number % 2}",
                 },  # a rack of None would hash by its address
                 "listeners": [listener],
                 **self.settings,

@@ -8,7 +8,9 @@ back before it is asked for the next (seed 495). So their offsets tell whether o
 
 Told of a gap before one that is not the oldest, it does as librdkafka: once all have their answers it takes
 the producer's next epoch, and sends all that is not acknowledged once more, numbered anew. What an agent
-still had under way of it, and stores afterwards, is there twice then: a gap is told of when it is sure.
+still had under way of it, and stores afterwards, is there twice then: a gap is told of when it is sure. At
+times the leader moves in the middle: later ones go to another agent, while earlier ones stay where they were
+sent, and are sent again when they were given up there.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ VERSION = 9
 ANSWER_S_MAX = 2.0
 BURST_S_MAX = 20.0
 PRODUCE_MS = 30_000
+MOVES_OF = 4
+"""In one of so many windows the leader moves."""
 ERRORS = (OSError, EOFError, TimeoutError, Refusal)
 GAP, FORGOTTEN = int(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), int(Code.DUPLICATE_SEQUENCE_NUMBER)
 
@@ -65,7 +69,10 @@ class Pipeliner:
         self._pair = (-1, -1)
         self._sequences: dict[TopicPartition, int] = {}
         self._connection: Connection | None = None
-        self._next = 0
+        self._where: str | None = None
+        self._next = self._windows = 0
+        self._known_at: set[TopicPartition] = set()
+        """Where a batch of the producer is."""
         self.pending: Pending | None = None
 
     async def live(self) -> None:
@@ -89,11 +96,20 @@ class Pipeliner:
         answer = await self._connection.call("InitProducerId", request, INIT_VERSION)
         if answer.error_code:
             raise Refusal(Code(answer.error_code).name)
+        if answer.producer_id != self._pair[0]:
+            self._known_at = set()
         self._pair, self._sequences = (answer.producer_id, answer.producer_epoch), {}
 
     async def _connected(self) -> Connection:
+        self._where = self._around.loop.random.choice(self._around.bootstrap)
         async with asyncio.timeout(ANSWER_S_MAX):
-            return await Connection.open(self._around.loop.random.choice(self._around.bootstrap))
+            return await Connection.open(self._where)
+
+    async def _elsewhere(self) -> Connection:
+        """To another agent than the one that it is connected to."""
+        others = [each for each in self._around.bootstrap if each != self._where]
+        async with asyncio.timeout(ANSWER_S_MAX):
+            return await Connection.open(self._around.loop.random.choice(others))
 
     async def _burst(self, process: int) -> None:
         """Some batches for one key, as one operation."""
@@ -158,17 +174,28 @@ class Pipeliner:
     async def _sent(self, connection: Connection, key: TopicPartition, due: deque[Batch]) -> None:
         """The first ones, side by side; none is due any more once it and all before it are acknowledged."""
         window = [batch for batch in islice(due, UNDER_WAY_MAX) if batch.offset < 0]
-        for batch in window:
-            await connection.send("Produce", self._request(key, batch), VERSION)
+        ways = await self._ways(connection, key, len(window))
+        for way, batch in zip(ways, window, strict=True):
+            await way.send("Produce", self._request(key, batch), VERSION)
             await self._pause()
         again = gap = False
-        for batch in window:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                answer = await connection.receive("Produce", VERSION)
+        lost: list[Connection] = []
+        for way, batch in zip(ways, window, strict=True):
+            if way in lost:
+                continue
+            try:
+                async with asyncio.timeout(ANSWER_S_MAX):
+                    answer = await way.receive("Produce", VERSION)
+            except (OSError, EOFError, TimeoutError):
+                if ways[0] is ways[-1]:
+                    raise
+                lost.append(way)  # librdkafka goes on with its next epoch once all are answered or lost
+                continue
             row = answer.responses[0].partition_responses[0]
             code = int(row.error_code)
             if not code:
                 batch.offset = int(row.base_offset)
+                self._known_at.add(key)
                 while due and due[0].offset >= 0:
                     due.popleft()
             elif code == FORGOTTEN or (code == GAP and batch is due[0]):
@@ -179,9 +206,24 @@ class Pipeliner:
                 again, gap = True, gap or code == GAP
         if gap and due and due[0].offset < 0:
             raise _Gap
+        if lost:
+            raise TimeoutError
         if again:
             self._connection = None
             await asyncio.sleep(RETRY_S)
+
+    async def _ways(self, connection: Connection, key: TopicPartition, count: int) -> list[Connection]:
+        """By which connection each of so many goes.
+
+        Where its partition does not know the producer the leader stays: any batch would be taken for its
+        first one, as Kafka's brokers do (KIP-360).
+        """
+        self._windows += 1
+        alone = len(self._around.bootstrap) == 1
+        if count < 2 or alone or key not in self._known_at or self._windows % MOVES_OF:
+            return [connection] * count
+        self._around.counts["pipelined by two"] += 1
+        return [connection] * (count // 2) + [await self._elsewhere()] * (count - count // 2)
 
     async def _pause(self) -> None:
         """Between two that are sent side by side."""

@@ -10,11 +10,15 @@ from typing import Any
 
 from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.sim.faults import FAULTS
+from tests.sim.faults.liars import LIARS
 from tests.sim.node import Ways
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
+NEAR_OF, LIES_S = 0.1, (3.0, 9.0, 14.0)
+"""When the zone's relay is not honest, or not quick, where there is one."""
 RESTORED_OF, HURT_OF, BOUND_OF, REGISTRAR_OF, GATED_OF = 0.15, 0.15, 0.1, 0.1, 0.1
+ARCHIVED_OF = 0.3
 UPSERT_OF = 0.25
 """Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
@@ -109,6 +113,12 @@ class Plan:
     """Whether small files of tables become large ones."""
     upsert: bool = False
     """Whether the compacted topic has a table of the newest row of each key beside its own."""
+    archived: bool = False
+    """Whether agents copy the log to the bucket."""
+    scrubbed: bool = False
+    """Whether agents scrub, and objects are damaged. No seed draws it: kept plans and controls have it."""
+    near: bool = False
+    """Whether all agents are of one zone, and follow one of them."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
 
@@ -206,7 +216,23 @@ def _maybe_more(plan: Plan) -> Plan:
     gated = newest and not plan.restored and Random(plan.seed ^ 0x6A7E).random() < GATED_OF
     hurt, upsert, registrar = (each and newest for each in (hurt, upsert, registrar))
     plan = replace(plan, hurt=hurt, binder=bound, registrar=registrar, merges_files=True, upsert=upsert)
-    return replace(plan, gated=gated)
+    archived = not plan.restored and Random(plan.seed ^ 0xA2C4).random() < ARCHIVED_OF
+    return _maybe_near(replace(plan, gated=gated, archived=archived))
+
+
+def scrubbed(plan: Plan) -> Plan:
+    """The plan with damage of objects, and agents that scrub; without what has a story of its own for it."""
+    return replace(plan, scrubbed=True, archived=False, hurt=False, restored=False)
+
+
+def _maybe_near(plan: Plan) -> Plan:
+    """At times a plan of one zone whose agents lie to those that follow them."""
+    random = Random(plan.seed ^ 0x2EA2)
+    if random.random() >= NEAR_OF:
+        return plan
+    agents = tuple(range(plan.agents))
+    lies = tuple((at, random.uniform(0.5, 4.0), random.choice(LIARS).name, agents) for at in LIES_S)
+    return replace(plan, near=True, faults=tuple(sorted((*plan.faults, *lies))))
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:

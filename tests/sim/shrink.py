@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from coordination.state.data import FEATURE_LEVEL_MAX
+from tests.sim.outcome import Outcome
 from tests.sim.plan import QUIET_S, Plan
-from tests.sim.world import Outcome, World
+from tests.sim.world import World
 
 RUNS_MAX = 200
 LEAST: tuple[tuple[str, Any], ...] = (
     ("writers", 0), ("readers", 0), ("relay", ""), ("keepers", False), ("members", 0), ("changes", False),
     ("partitions", 1), ("live_keys", 0), ("key_writes", 0), ("seeks_back", True), ("entry_bytes", 1 << 20),
     ("pipeliners", 0), ("solo", False), ("operator", False), ("mortal", False),
-    ("modern", 0), ("upsert", False), ("flat", False),
+    ("modern", 0), ("upsert", False), ("flat", False), ("near", False),
     ("level", FEATURE_LEVEL_MAX), ("static", False), ("store_s", (0.0, 0.0)), ("log_s", (0.0, 0.0)),
 )  # fmt: skip
 """Fields of a plan, and what makes them least."""

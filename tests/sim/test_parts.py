@@ -44,27 +44,29 @@ from coordination.state.state import State
 from coordination.state.transaction_types import Transaction
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
-from objectstore.store import NotFound
+from objectstore.naming import ChunkId, chunk_key
+from objectstore.store import CREATE, NotFound
 from tests.checker.findings import Finding, Judgement
 from tests.checker.operations import Operation, Poll
 from tests.sim.clock import SimClock
 from tests.sim.controls import Control
 from tests.sim.controls_table import EVERY
 from tests.sim.coverage import COMMANDS_OUT, RULES, Coverage
-from tests.sim.distant_store import DistantStore
+from tests.sim.distant_store import HANGING_S, DistantStore, Hanging
 from tests.sim.final import passed_over
 from tests.sim.keys import Keys
 from tests.sim.loop import VirtualLoop
 from tests.sim.mortal import MORTAL, Arrivals, Mortal
 from tests.sim.node import Node
 from tests.sim.operator import Operator
+from tests.sim.outcome import Outcome
 from tests.sim.plan import Plan, plan_of
 from tests.sim.positions import Positions
 from tests.sim.relay import relayed
 from tests.sim.shrink import anomalies, candidates, shrunk
 from tests.sim.timeline import page
 from tests.sim.witness import Witness
-from tests.sim.world import Outcome, World
+from tests.sim.world import World
 
 
 def test_a_plan_survives_being_kept() -> None:
@@ -240,6 +242,25 @@ def test_an_object_is_there_in_the_middle_of_its_put() -> None:
         assert await store.get("a/b") == b"x"
         with pytest.raises(NotFound):
             await store.get("a/c")
+
+    _virtually(story())
+
+
+def test_a_put_that_hangs_lands_though_nobody_waits_for_it() -> None:
+    async def story() -> None:
+        objects, hanging, key = MemoryStore(), Hanging(Random(1), on=True), chunk_key(ChunkId(1, 1))
+        store = DistantStore(objects, lambda: 0.0, hanging)
+        for _ in range(100):  # those that do not hang land at once
+            put = asyncio.create_task(store.put(key, [b"x"], CREATE))
+            await asyncio.sleep(0.1)
+            if not put.done():
+                put.cancel()
+                break
+            await objects.delete([key])
+        assert (hanging.landed, await objects.list_folders("")) == (0, [])
+        await asyncio.sleep(HANGING_S[1])
+        assert hanging.landed == 1
+        assert await objects.get(key) == b"x"
 
     _virtually(story())
 

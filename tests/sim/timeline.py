@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.checker.operations import Operation
-    from tests.sim.world import Outcome
+    from tests.sim.outcome import Outcome
 
 WIDTH, ROW, LEFT = 1600, 22, 130
 COLOURS = {"ok": "#4a9", "fail": "#c77", "info": "#da4", "fault": "#ccd", "down": "#eee"}

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from contextvars import Context
-from dataclasses import dataclass, field
 from string import digits
 from typing import Any, Protocol
 
@@ -22,14 +21,16 @@ from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, Update
 from coordination.log import LogError, LogRegressed
 from coordination.memory_server import MemoryServer
 from coordination.replica.errors import ReplicaFailed
+from coordination.state import StateError
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.features import LEVEL
+from coordination.state.levels import SOFT_DELETE
 from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
-from tests.checker.operations import History, Operation
+from tests.checker.operations import History
 from tests.checker.progress import Patience
-from tests.sim import avro_memory, quick, restored
+from tests.sim import archived, avro_memory, quick, restored, scrubbing
 from tests.sim.audit import audit
 from tests.sim.beginners import Beginners, Begun
 from tests.sim.bindings import Binder, asks_any
@@ -64,11 +65,13 @@ from tests.sim.mortal import Mortal
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
 from tests.sim.operator import Operator
+from tests.sim.outcome import Outcome
 from tests.sim.pipeliner import Pipeliner
 from tests.sim.plan import Plan
 from tests.sim.registrar import Registrar, asks_http
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
-from tests.sim.settings import CLUSTER, COMPACTED, SHORT_RETENTION, settings_of
+from tests.sim.scrubbing import Vandal, Vandalism
+from tests.sim.settings import CLUSTER, COMPACTED, NEWEST, SHORT_RETENTION, settings_of
 from tests.sim.sick.bed import Sickbed
 from tests.sim.sick.goers import Goers
 from tests.sim.solo import Solo
@@ -79,20 +82,6 @@ from tests.sim.witness import Witness
 HEAL_S_MAX, DRAIN_S, RESTART_S = 60.0, 8.0, 1.0
 SMALL_FETCH_BYTES = 1000
 TOPIC = "sim"
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a run gave."""
-
-    plan: Plan
-    judgement: Judgement
-    trace: list[str]
-    digest: str
-    """Of the trace: the same for the same seed."""
-    virtual_s: float
-    coverage: Counter[str] = field(default_factory=Counter)
-    operations: list[Operation] = field(default_factory=list)
 
 
 class Living(Protocol):
@@ -136,7 +125,8 @@ class World:
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
         self.sickbed, self.hurt, self.gate = Sickbed(self), Hurt(self.objects, self.agents), Gate()
-        self.begun = Begun()
+        self.vandalism = Vandalism(self.objects, on=plan.scrubbed)
+        self.begun, self.kept = Begun(), archived.keeps_all(self.objects) if plan.archived else {}
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -196,16 +186,23 @@ class World:
         judgement = judge(History(self.recorder.operations), healed_ns=healed, patience=patience)
         judgement.findings += findings
         judgement.findings += self.ledger.findings
-        witness = self.witness
-        found = await self._node("audit", audit(self.agents, self.objects, self.ledger, witness.truths))
-        if self.plan.beginners:
-            found += await self._node("audit", self.begun.judged(self.agents[0], self.objects))
-        judgement.findings += [*found, *(e for a in self.agents for e in witness.judged(a))]
+        found = await self._audited()
+        judgement.findings += [*found, *(e for a in self.agents for e in self.witness.judged(a))]
         if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
             judgement.findings += await restored.play(self)
-        judgement.findings += self.witness.findings + self.broken + around.findings
+        judgement.findings += self.witness.findings + self.broken + around.findings + self.vandalism.findings
         self._count()
         return judgement
+
+    async def _audited(self) -> list[Finding]:
+        """What no client sees."""
+        agents, objects, truths = self.agents, self.objects, self.witness.truths
+        found: list[Finding] = await self._node("audit", audit(agents, objects, self.ledger, truths))
+        if self.plan.archived:
+            found += await self._node("audit", archived.judged(agents, objects, self.kept, "memory:sim"))
+        if self.plan.beginners:
+            found += await self._node("audit", self.begun.judged(agents[0], objects))
+        return found
 
     def _stuck(self, detail: str) -> Judgement:
         """What can be said when it does not go on."""
@@ -245,6 +242,7 @@ class World:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))
         if self.plan.members or self.plan.modern:
             findings += await self._groups_judged(self.around, app, read)
+        await scrubbing.judged(self.around, self.vandalism, self.agents)
         return findings + await judged(self.around, self.hurt)
 
     async def _groups_judged(
@@ -281,7 +279,7 @@ class World:
         cast += [
             each for each in ("solo", "operator", "mortal", "binder", "registrar") if getattr(plan, each)
         ]
-        cast += ["beginners"] * plan.beginners
+        cast += ["beginners"] * plan.beginners + ["vandal"] * plan.scrubbed
         cast += ["follower"] * plan.registrar + ["gatekeeper", "replayer"] * plan.gated
         cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
         cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
@@ -304,8 +302,12 @@ class World:
         if self.around is not None:
             counts.update(self.around.counts)
             counts["skipped behind an abort"] += len(self.around.skipped)
+        counts["puts landed late"] += sum(agent.hanging.landed for agent in self.agents)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
         self.witness.counted(counts)
+        for log in (each for agent in self.agents for each in agent.relayed if each is not None):
+            counts["relay entries"] += log.by_relay
+            counts.update({f"relay left {reason}": number for reason, number in log.left.items()})
         for event, number in self.network.events.items():
             counts[f"network {event}"] += number
         for kinds, word in ((self.network.requests, "request"), (self.network.held, "held")):
@@ -355,12 +357,12 @@ class World:
                 return Beginners(around, self.begun)
             case "k", str(node) if node != "keeper":
                 return Modern(around, node, plan.partitions, static=plan.static)
-            case _, "solo":
-                return Solo(around)
-            case _, "going":
-                return Goers(around)
+            case _, "solo" | "going":
+                return Solo(around) if client == "solo" else Goers(around)
             case _, "skipper":
                 return Skipper(around, self.hurt)
+            case _, "vandal":
+                return Vandal(around, self.vandalism, self.agents)
             case _, "binder":
                 return Binder(around, self.witness.bindings, plan.bound())
             case _, "registrar":
@@ -463,6 +465,8 @@ class World:
         for agent in self.agents:
             if (error := agent.error) is None:
                 continue
+            if isinstance(error, StateError):  # somebody gave it what the log does not have
+                self.broken.append(Finding("poisoned", "", f"{agent.name}: {error}"[:300], ()))
             if isinstance(error, LogRegressed):  # restored.py plays that when all is over
                 self.broken.append(Finding("log-lost", "", f"{agent.name}: {error}"[:300], ()))
             agent.crash()
@@ -476,7 +480,8 @@ class World:
     async def _create_topics(self) -> None:
         app = self.agents[0].app
         assert app is not None, "it was started above"
-        changes = [AlterTopicConfigs.Change(name=key, value=value) for key, value in CLUSTER.items()]
+        configs = CLUSTER | (NEWEST if self.plan.level >= SOFT_DELETE else {})
+        changes = [AlterTopicConfigs.Change(name=key, value=value) for key, value in configs.items()]
         await self.agents[0].spawn(app.replica.propose(AlterClusterConfigs(changes=changes)))
         admin = AIOKafkaAdminClient(bootstrap_servers=self.agents[0].bootstrap)
         await admin.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.checker.spark_judge import judge_all
 from tests.checker.tables import write
 from tests.checker.test_checker import BAD, GOOD
 
-MADE = 300  # histories at random
+MADE = int(os.environ.get("MADE", "300"))  # histories at random; `make proof` takes 1,000
 PATIENCE = Patience(group_ns=15_000_000_000)
 
 

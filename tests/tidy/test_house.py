@@ -28,6 +28,7 @@ from tests.compat.suite.page import render as clients
 from tests.tidy import rules
 from tests.tidy.files import ROOT, File, Problem, house
 
+BEGINS_CHARS = 45  # of a line of the changelog: two that begin alike say the same
 RULES = (
     rules.files_are_short,
     rules.functions_are_short,
@@ -120,3 +121,11 @@ def test_generated_protobuf_modules_are_fresh(tmp_path: Path) -> None:
 def test_there_is_one_version() -> None:
     assert f'\nversion = "{VERSION}"\n' in (ROOT / "pyproject.toml").read_text()
     assert f"\nappVersion: {VERSION}" in (ROOT / "helm/floe/Chart.yaml").read_text().replace('"', "")
+
+
+def test_the_changelog_says_nothing_twice() -> None:
+    """Branches that both changed a line leave both of them: its merges are unions."""
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    begins = [line.strip()[:BEGINS_CHARS] for line in lines if len(line.strip()) >= BEGINS_CHARS]
+    assert len(begins) > 100
+    assert sorted(set(begins)) == sorted(begins)

@@ -12,7 +12,7 @@ from coordination.state.types import Partition
 from objectstore.batch import BatchHeader, peek, records, split
 from tests.checker.tables import Logged
 from tests.torture.history import text
-from tests.torture.inside import PLAN_BYTES_MAX, Inside, aborts, partitions_of, standing
+from tests.torture.inside import Inside, aborts, partitions_of, standing, whole
 
 
 def read_log(log_url: str, store_url: str, store_options: dict[str, Any], topic: str) -> list[Logged]:
@@ -39,8 +39,7 @@ async def _partition(partition: Partition, inside: Inside) -> list[Logged]:
             stable=partition.last_stable,
         )
     ]
-    source = await inside.ranges.slices(partition, partition.log_start, PLAN_BYTES_MAX)
-    for ref in source.plan(partition.log_start, PLAN_BYTES_MAX):
+    for ref in await whole(inside.ranges, partition):
         data = await inside.reader.read(ref)
         for position, length in split(data):
             header = peek(data, position)

@@ -21,6 +21,7 @@ from coordination.state import State
 from coordination.state.types import Partition
 from objectstore.batch import check_crc, peek, records, split
 from objectstore.merged import MergedRanges
+from objectstore.naming import SliceRef
 from objectstore.open import open_store
 from objectstore.reader import ChunkReader
 from objectstore.store import StoreError
@@ -141,6 +142,24 @@ def partitions_of(state: State, topic: str | None) -> list[Partition]:
     return [partition for partition in there if topic in (None, partition.topic.name)]
 
 
+async def whole(ranges: MergedRanges, partition: Partition) -> list[SliceRef]:
+    """Every slice from the log start on.
+
+    One plan may end in front of a segment that is gone; the next one begins there and says so. Raises
+    StoreError for that, and where what was planned is merged while the rest is looked up.
+    """
+    refs: list[SliceRef] = []
+    due = partition.log_start
+    while True:
+        planned = (await ranges.slices(partition, due, PLAN_BYTES_MAX)).plan(due, PLAN_BYTES_MAX)
+        if not planned:
+            return refs
+        if refs and planned[0].base_offset < due:
+            raise StoreError(f"{partition.topic.name}-{partition.index} was merged at {due} meanwhile")
+        refs += planned
+        due = planned[-1].end_offset
+
+
 async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkReader) -> list[Finding]:
     place = f"{partition.topic.name}-{partition.index}"
     merged = partition.merged
@@ -151,10 +170,10 @@ async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkRe
         lambda producer, offset: _listed(partition, producer, offset),
     )
     try:
-        source = await ranges.slices(partition, walk.due, PLAN_BYTES_MAX)
+        refs = await whole(ranges, partition)
     except StoreError as error:
         return [Finding("unreadable-manifest", place, str(error))]
-    for ref in source.plan(walk.due, PLAN_BYTES_MAX):
+    for ref in refs:
         try:
             data = await reader.read(ref)
         except StoreError as error:

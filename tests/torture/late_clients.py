@@ -68,10 +68,12 @@ class Transacting(Protocol):
 class RdKafka:
     """librdkafka."""
 
+    gives_up_ms, transaction_ms, delivery_ms = GIVES_UP_MS, TRANSACTION_MS, DELIVERY_MS
+
     def __init__(self, bootstrap: str, name: str, group: str, topic: str) -> None:
         base = {
             "bootstrap.servers": bootstrap,
-            "socket.timeout.ms": GIVES_UP_MS,
+            "socket.timeout.ms": self.gives_up_ms,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             # A re-bootstrap ends the broker that it remembers as the group's coordinator, and
@@ -84,9 +86,9 @@ class RdKafka:
             {
                 **base,
                 "transactional.id": name,
-                "transaction.timeout.ms": TRANSACTION_MS,
-                "delivery.timeout.ms": DELIVERY_MS,
-                "request.timeout.ms": GIVES_UP_MS,
+                "transaction.timeout.ms": self.transaction_ms,
+                "delivery.timeout.ms": self.delivery_ms,
+                "request.timeout.ms": self.gives_up_ms,
                 "linger.ms": 0,
             }
         )
@@ -139,7 +141,11 @@ class RdKafka:
                 told.append(message.offset())
 
         self._producer.produce(self._topic, value.encode(), partition=partition, on_delivery=delivered)
-        if self._producer.flush(CALL_S_MAX) or wrong:
+        try:
+            left = self._producer.flush(CALL_S_MAX)
+        except SystemError as error:  # a fatal one is raised inside of `delivered`
+            raise KafkaException(KafkaError(KafkaError._FATAL)) from error
+        if left or wrong:
             raise KafkaException(wrong[0] if wrong else KafkaError(KafkaError._TIMED_OUT))
         return told[0] if told[0] >= 0 else None
 

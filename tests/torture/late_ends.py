@@ -312,8 +312,8 @@ def _judge(brokers: Brokers, outcome: Outcome) -> None:
     """Everything that is wrong, by the kind of client whose transaction it is."""
     recorder = outcome.recorder
     kinds = {process: each.kind for each in outcome.workers for process in each.processes}
-    wrong = [("", each) for each in _ended(brokers.direct)]
-    _read_all(brokers.direct, recorder)
+    wrong = [("", each) for each in ended(brokers.direct)]
+    read_all(brokers.direct, recorder)
     for worker in outcome.workers:
         wrong += [(worker.kind, each) for each in _positions(brokers.direct, worker)]
     if brokers.opened is not None:
@@ -330,27 +330,27 @@ def _judge(brokers: Brokers, outcome: Outcome) -> None:
     outcome.operations, outcome.read = len(operations), judgement.read
 
 
-def _ends(bootstrap: str, isolation: IsolationLevel) -> dict[int, int]:
+def _ends(bootstrap: str, isolation: IsolationLevel, topic: str = TOPIC) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    asked = {TopicPartition(TOPIC, each): OffsetSpec.latest() for each in range(PARTITIONS)}
+    asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(PARTITIONS)}
     told = admin.list_offsets(asked, isolation_level=isolation, request_timeout=30)
     return {place.partition: future.result(60).offset for place, future in told.items()}
 
 
-def _ended(bootstrap: str) -> list[Finding]:
+def ended(bootstrap: str, topic: str = TOPIC) -> list[Finding]:
     """Wait until no transaction is open; those that stay open hang."""
     deadline = time.monotonic() + ENDED_S_MAX
     while True:
         stable, ends = (
-            _ends(bootstrap, IsolationLevel.READ_COMMITTED),
-            _ends(bootstrap, IsolationLevel.READ_UNCOMMITTED),
+            _ends(bootstrap, IsolationLevel.READ_COMMITTED, topic),
+            _ends(bootstrap, IsolationLevel.READ_UNCOMMITTED, topic),
         )
         if stable == ends:
             return []
         if time.monotonic() > deadline:
             return [
                 Finding(
-                    "hanging-transaction", f"{TOPIC}-{each}", f"open from {stable[each]} to {ends[each]}", ()
+                    "hanging-transaction", f"{topic}-{each}", f"open from {stable[each]} to {ends[each]}", ()
                 )
                 for each in ends
                 if stable[each] != ends[each]
@@ -358,12 +358,12 @@ def _ended(bootstrap: str) -> list[Finding]:
         time.sleep(0.5)
 
 
-def _read_all(bootstrap: str, recorder: Recorder) -> None:
+def read_all(bootstrap: str, recorder: Recorder, topic: str = TOPIC) -> None:
     """Everything that is committed from the start, by a fresh client; goes into the history."""
-    ends = _ends(bootstrap, IsolationLevel.READ_COMMITTED)
+    ends = _ends(bootstrap, IsolationLevel.READ_COMMITTED, topic)
     settings = {"group.id": "final", "isolation.level": "read_committed", "enable.partition.eof": True}
     reader = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **settings})
-    reader.assign([TopicPartition(TOPIC, each, 0) for each in ends])
+    reader.assign([TopicPartition(topic, each, 0) for each in ends])
     process, left = recorder.process(), {each for each, end in ends.items() if end}
     recorder.note(process, "assign", "ok", time.monotonic_ns(), partitions=tuple(sorted(ends)))
     deadline = time.monotonic() + FINAL_S_MAX

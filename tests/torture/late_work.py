@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
@@ -65,12 +65,14 @@ class Recorder:
         micro: tuple[Micro, ...] = (),
         partitions: tuple[int, ...] = (),
         error: str = "",
+        moved: Iterable[int] = (),
     ) -> None:
-        """One completion."""
+        """One completion. `moved`: partitions that came or went meanwhile."""
         keys = tuple(self.key(each) for each in partitions)
+        rebalanced = frozenset(self.key(each) for each in moved)
         with self._lock:
             made = Operation(
-                len(self.history.operations), process, f, outcome, micro, keys, frozenset(),
+                len(self.history.operations), process, f, outcome, micro, keys, rebalanced,
                 invoked_ns, time.monotonic_ns(), error,
             )  # fmt: skip
             self.history.operations.append(made)
@@ -108,6 +110,8 @@ class Places:
 class Worker(threading.Thread):
     """One client after the other under one transactional id, until told to stop."""
 
+    polls_of, aborted_of = POLLS_OF, ABORTED_OF
+
     def __init__(self, kind: str, places: Places, recorder: Recorder, seed: int) -> None:
         super().__init__(name=places.name, daemon=True)
         self.kind = kind
@@ -120,7 +124,8 @@ class Worker(threading.Thread):
         self.errors: Counter[str] = Counter()
         self.positions: dict[int, set[int]] = {}
         """By partition: what the group's committed position may be."""
-        self._make: Callable[[], Transacting] = lambda: CLIENTS[kind](
+        make = self.client_of(kind)
+        self._make: Callable[[], Transacting] = lambda: make(
             places.bootstrap, places.name, places.group, places.topic
         )
         self._recorder = recorder
@@ -128,6 +133,11 @@ class Worker(threading.Thread):
         self._halt = threading.Event()
         self._next = 0
         self._done = False
+
+    @staticmethod
+    def client_of(kind: str) -> Callable[[str, str, str, str], Transacting]:
+        """What makes a client of this kind."""
+        return CLIENTS[kind]
 
     def run(self) -> None:
         while not self._halt.is_set():
@@ -213,9 +223,9 @@ class Worker(threading.Thread):
     def _micro(self, client: Transacting, done: Done) -> bool:
         """The micro-operations; whether to commit."""
         for _ in range(self._random.randint(1, MICRO_MAX)):
-            if self._random.random() < ABORTED_OF:
+            if self._random.random() < self.aborted_of:
                 return False
-            if self._random.random() < POLLS_OF:
+            if self._random.random() < self.polls_of:
                 records = client.poll()
                 done.micro.append(self._recorder.poll(records))
                 for partition, rows in records.items():
@@ -223,12 +233,14 @@ class Worker(threading.Thread):
                     done.following[partition] = rows[-1][0] + 1
             else:
                 self._send(client, done)
-        return self._random.random() > ABORTED_OF
+        return self._random.random() > self.aborted_of
 
     def _send(self, client: Transacting, done: Done) -> None:
         """The first partitions more often than the last ones."""
+        self._send_to(client, done, int(self._random.expovariate(1.5 / PARTITIONS)) % PARTITIONS)
+
+    def _send_to(self, client: Transacting, done: Done, partition: int) -> None:
         self._next += 1
-        partition = int(self._random.expovariate(1.5 / PARTITIONS)) % PARTITIONS
         value, key = f"{self.name}.{self._next}", self._recorder.key(partition)
         done.micro.append(Send(key, value))
         done.micro[-1] = Send(key, value, client.send(partition, value))

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ class Observed:
     times: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
+    waits: list[tuple[float, float]] = field(default_factory=list)
+    """When each record was due, and how long after that its producer was told that it is there, or its reader
+    had it; of transactions, until they were committed."""
+
+    def waited(self, begun: float, ended: float) -> list[float]:
+        """Of what was due in the interval, seconds."""
+        return [seconds for due, seconds in self.waits if begun <= due <= ended]
 
     def pause(self, begun: float, ended: float) -> float:
         """The longest time without a sign of life that touches the interval."""
@@ -90,16 +98,19 @@ class IdempotentProducer(Rdkafka):
                 self._producer.poll(min(ahead, 0.01))
                 continue
             value = f"{self.name}-{number}".encode()
-            self._producer.produce(self._topic, value, key=value, on_delivery=self._delivered)
+            told = partial(self._delivered, begun + number / RATE)
+            self._producer.produce(self._topic, value, key=value, on_delivery=told)
             number += 1
         if left := self._producer.flush(END_SECONDS_MAX):
             self.seen.errors.append(f"{left} records were never answered for")
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, due: float, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.seen.errors.append(str(error))
             return
-        self.seen.times.append(time.monotonic())
+        now = time.monotonic()
+        self.seen.times.append(now)
+        self.seen.waits.append((due, now - due))
         self.seen.values.append(message.value() or b"")
 
 
@@ -132,7 +143,10 @@ class GroupMember(Rdkafka):
                 if error is not None:
                     self.seen.errors.append(str(error))
                     continue
-                self.seen.times.append(time.monotonic())
+                now = time.monotonic()
+                wait = time.time() - message.timestamp()[1] / 1000  # which the producer wrote, here
+                self.seen.times.append(now)
+                self.seen.waits.append((now - wait, wait))
                 self.seen.values.append(message.value() or b"")
         self._consumer.close()
 

@@ -35,6 +35,7 @@ BUSY = {
     "collection": {"interval_s": 1, "grace_s": 0},
     "compaction": {"dirty_bytes_min": 4096},
     "replica": {"heartbeat_ms": 300},
+    "scrub": {"begin_s": 0, "round_s": 5},
     "merging": {"interval_ms": 200, "min_slices": 8, "keep_slices": 2, "segment_bytes": 65_536},
     "tables": {
         "interval_ms": 300, "manifests_merged_at": 3, "orphan_interval_s": 1, "orphan_grace_s": 0,
@@ -64,9 +65,14 @@ LATE = (
     "latest/set-old-table-aside",
     "latest/create-namespace",
     "latest/merge-manifests",
+    "scrub/spare",
+    "scrub/put",
+    "scrub/written",
+    "scrub/drop-spare",
 )
 """By a topic's 160th commit at the earliest, or by a story of its own: test_tables_history.py and
-test_latest_tables.py of tests/unit/iceberg die there.
+test_latest_tables.py of tests/unit/iceberg die there, and where something is mended
+tests/unit/agent/background/test_scrub.py does.
 """
 TOPICS, BROKERS = 2, 4  # as kinds of resources
 DELETE = 1  # as an operation on a config

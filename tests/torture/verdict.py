@@ -17,7 +17,8 @@ FINDINGS_SHOWN = 20
 class Sent:
     """One record handed to a client. `outcome`: ok (acknowledged), fail (certainly not written) or info.
 
-    `offset` is -1 where its client was told none: not only of those that failed (see `unplaced`).
+    `offset` is -1 where its client was told none: not only of those that failed (see `unplaced`). Times are
+    the monotonic clock's, ns; 0 where nobody looked.
     """
 
     writer: str
@@ -28,17 +29,20 @@ class Sent:
     outcome: str
     offset: int = -1
     key: bytes | None = None
+    invoked_ns: int = 0
+    completed_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One record that a reader was given, in the order in which it was given."""
+    """One record that a reader was given, in the order in which it was given; when, as Sent's times."""
 
     reader: str
     topic: str
     partition: int
     offset: int
     value: bytes
+    at_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

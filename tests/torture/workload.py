@@ -117,12 +117,15 @@ class Writer(threading.Thread):
         value = f"{self.name}/{partition}/{sequence}/".encode().ljust(self._size, b".")
         turn = sequence // len(self._partitions)
         key = b"%d" % (turn % self._keys) if self._keys else None
+        invoked = time.monotonic_ns()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             outcome, offset = ("ok", message.offset()) if error is None else ("info", None)
             known = offset if offset is not None and self._told else -1
-            told = Sent(self.name, sequence, self._topic, partition, value, outcome, known, key)
-            self.sent.append(told)
+            times = (invoked, time.monotonic_ns())
+            self.sent.append(
+                Sent(self.name, sequence, self._topic, partition, value, outcome, known, key, *times)
+            )
 
         while True:
             try:
@@ -162,9 +165,10 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while not self._halt.is_set():
-            for message in self._consumer.consume(500, POLL_SECONDS):
+            messages, at = self._consumer.consume(500, POLL_SECONDS), time.monotonic_ns()
+            for message in messages:
                 if message.error() is None:
-                    self.seen.append(_seen(self.name, message))
+                    self.seen.append(_seen(self.name, message, at))
         self._consumer.close()
 
     def stop(self) -> None:
@@ -180,8 +184,8 @@ def consumer(bootstrap: str, **more: object) -> Consumer:
     return Consumer({**BASE, **settings, "auto.offset.reset": "error", "fetch.wait.max.ms": 100, **more})
 
 
-def _seen(reader: str, message: Message) -> Seen:
-    return Seen(reader, message.topic(), message.partition(), message.offset(), message.value())
+def _seen(reader: str, message: Message, at_ns: int) -> Seen:
+    return Seen(reader, message.topic(), message.partition(), message.offset(), message.value(), at_ns)
 
 
 def _end(client: Consumer, topic: str, partition: int) -> int:

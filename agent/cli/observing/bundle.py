@@ -13,9 +13,10 @@ import typer
 
 from agent.cli import agent_http
 from agent.cli.failures import Failure, refused
-from agent.cli.observing.ailments import ailments
-from agent.cli.observing.cluster import ANSWER_S, CLOCK, Told, look
+from agent.cli.observing.cluster import ANSWER_S, CLOCK, look
 from agent.cli.options import HTTP_DEFAULT, Assignments, ConfigFile, Http
+from agent.health.ailments import ailments
+from agent.health.told import Told
 from agent.version import VERSION
 
 LOG_BYTES_MAX = 16 << 20

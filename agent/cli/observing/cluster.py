@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
 
 from agent.cli import agent_http
 from agent.cli.failures import Failure, unreachable
+from agent.health.told import Labels, Told
 from coordination.clock import SystemClock
 
 ANSWER_S = 5.0
@@ -16,35 +15,13 @@ ANSWER_S = 5.0
 SIDE_BY_SIDE = 16
 CLOCK = SystemClock()
 
-Labels = Mapping[str, str]
-Samples = Mapping[str, Sequence[tuple[Labels, float]]]
-"""By metric: labels and value of each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One agent. `status` is its /status.json, None where it did not answer; then `error` says why."""
-
-    name: str
-    http: str
-    status: Mapping[str, Any] | None = None
-    samples: Samples = field(default_factory=dict)
-    error: str = ""
-    at: float = 0.0
-    """When it answered, seconds of a monotonic clock."""
-
-    def total(self, metric: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels; 0 without any."""
-        found = self.samples.get(metric, ())
-        return sum(value for had, value in found if labels.items() <= had.items())
-
 
 def look(base: str) -> list[Told]:
     """Every agent that the one at `base` knows, it first. Raises Failure when that one does not answer."""
     first = ask(base, "")
     if first.status is None:
         raise unreachable(first.error)
-    scheme = base.partition("://")[0]
+    scheme = first.http.partition("://")[0]
     others = [
         (f"{scheme}://{each['http']}", str(each["name"]))
         for each in first.status["brokers"]
@@ -64,11 +41,13 @@ def again(agents: Sequence[tuple[str, str]]) -> list[Told]:
 def ask(http: str, name: str) -> Told:
     """One agent's status and metrics."""
     try:
-        status = agent_http.ask(http, "/status.json", seconds_max=ANSWER_S)
+        http, status, processes = agent_http.status_at(http, seconds_max=ANSWER_S)
         text = agent_http.fetch(http, "/metrics", seconds_max=ANSWER_S).decode()
     except Failure as failure:
         return Told(name or http, http, error=str(failure))
-    return Told(str(status["agent"]), http, status, samples_of(text), at=CLOCK.monotonic())
+    return Told(
+        str(status["agent"]), http, status, samples_of(text), at=CLOCK.monotonic(), processes=processes
+    )
 
 
 def samples_of(text: str) -> dict[str, list[tuple[Labels, float]]]:

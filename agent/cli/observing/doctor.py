@@ -7,10 +7,10 @@ from dataclasses import asdict
 import typer
 
 from agent.cli.failures import Status
-from agent.cli.observing.ailments import Grade, ailments
 from agent.cli.observing.cluster import CLOCK, look
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table
+from agent.health.ailments import Grade, ailments
 
 
 def doctor(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.observing.cluster import CLOCK, Told, look
+from agent.cli.observing.cluster import CLOCK, look
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table
+from agent.health.told import Told
 
 MIB = 2**20
 INTERVAL_S_MIN, INTERVAL_S_MAX = 0.2, 3_600.0

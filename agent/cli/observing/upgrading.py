@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from agent.cli.failures import EPILOG, Status
-from agent.cli.observing.ailments import PAGE, Ailment, Grade, status_of
-from agent.cli.observing.cluster import Told, look
+from agent.cli.observing.cluster import look
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, ConfigFile, Form, Http, Output
 from agent.cli.output import print_json, print_table
+from agent.health.ailments import PAGE, Ailment, Grade, status_of
+from agent.health.told import Told
 from agent.version import VERSION
 from coordination import broker_configs, topic_configs
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN

@@ -7,14 +7,17 @@ The caller bounds the time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from agent.cluster.peers.tls import PeerTls
 from agent.cluster.peers.wire import (
     ANSWER,
+    FIGURES,
+    FIGURES_BYTES_MAX,
     HELLO,
     NONCE_BYTES,
     PROOF_BYTES,
+    SIZE,
     PeerAnswered,
     PeerError,
     Status,
@@ -59,6 +62,11 @@ class Link:
             raise
         return cls(reader, writer)
 
+    @property
+    def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """For who says something else on it than `ask`."""
+        return self._reader, self._writer
+
     async def ask(self, slices: Sequence[SliceRef], recent: bool, heard: Callable[[], None]) -> bytes:
         """The slices' bytes, side by side; `heard` at each sign of life.
 
@@ -75,6 +83,20 @@ class Link:
         if status is not Status.OK:
             raise PeerAnswered(status)
         return await self._reader.readexactly(sum(each.length for each in slices))
+
+    async def figures(self) -> bytes:
+        """What the peer says of itself. Raises as `ask`."""
+        request = SIZE.pack(len(FIGURES)) + FIGURES
+        if self._writer.is_closing():
+            raise ConnectionResetError("the peer went away")
+        self._writer.write(request)
+        status = check_answer(await self._reader.readexactly(ANSWER.size), request)
+        if status is not Status.OK:
+            raise PeerAnswered(status)
+        (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
+        if size > FIGURES_BYTES_MAX:
+            raise PeerError(f"{size} bytes of figures")
+        return await self._reader.readexactly(size)
 
     def close(self) -> None:
         """Hang up."""
@@ -111,6 +133,16 @@ class PeerClient:
         `begun` when the request has its turn: what it waits before that is not the peer's time. Raises
         PeerError (PeerAnswered, TooManyWait), OSError, EOFError.
         """
+        return await self._asked(address, lambda link: link.ask(slices, recent, heard), begun)
+
+    async def figures(self, address: str) -> bytes:
+        """What the peer at host:port says of itself. Raises as `ask`; one of before hangs up: EOFError."""
+        return await self._asked(address, lambda link: link.figures(), lambda: None)
+
+    async def _asked(
+        self, address: str, work: Callable[[Link], Awaitable[bytes]], begun: Callable[[], None]
+    ) -> bytes:
+        """One request, on a connection of its own."""
         pool = self._pool(address)
         if pool.waiting >= WAITING_MAX:
             raise TooManyWait(f"{pool.waiting} requests wait for {address} already")
@@ -121,9 +153,9 @@ class PeerClient:
             pool.waiting -= 1
         try:
             begun()
-            link = pool.idle.pop() if pool.idle else await self._open(address)
+            link = pool.idle.pop() if pool.idle else await self.open(address)
             try:
-                data = await link.ask(slices, recent, heard)
+                data = await work(link)
             except BaseException:
                 link.close()
                 raise
@@ -137,7 +169,7 @@ class PeerClient:
 
     async def greet(self, address: str) -> None:
         """Return once the peer shakes hands. Raises PeerError, OSError, EOFError."""
-        link = await self._open(address)
+        link = await self.open(address)
         pool = self._pool(address)
         if len(pool.idle) < CONNECTIONS_MAX:
             pool.idle.append(link)
@@ -155,7 +187,8 @@ class PeerClient:
         for address in list(self._pools):
             self.forget(address)
 
-    async def _open(self, address: str) -> Link:
+    async def open(self, address: str) -> Link:
+        """A connection of the caller's own. Raises PeerError, OSError, EOFError."""
         nonce = self._clock.random_bytes(NONCE_BYTES)
         return await Link.open(address, self._secret, nonce, self._tls)
 

@@ -15,6 +15,9 @@ from typing import Any, cast
 
 from agent.cluster.peers.tls import PeerTls
 from agent.cluster.peers.wire import (
+    FIGURES,
+    FIGURES_BYTES_MAX,
+    FOLLOW,
     HELLO,
     NONCE_BYTES,
     PROOF_BYTES,
@@ -48,6 +51,13 @@ PATIENCE_S = 10.0  # for a handshake, and for a peer to take its answer, seconds
 Serve = Callable[[Sequence[SliceRef], bool], Awaitable[list[Buffer]]]
 """The bytes of each slice of a chunk; the flag says that it is recent. Raises StoreError."""
 
+Relay = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
+"""Returns when the request was refused. Raises PeerError, OSError, EOFError, TimeoutError: that ends it."""
+
+
+Figures = Callable[[], bytes]
+"""What this agent says of itself."""
+
 
 @dataclass(slots=True)
 class ServerStats:
@@ -73,10 +83,13 @@ class PeerServer:
         tls: PeerTls | None = None,
         connections_max: int = CONNECTIONS_MAX,
         handshakes_max: int = HANDSHAKES_MAX,
+        figures: Figures | None = None,
     ) -> None:
+        self.relay: Relay | None = None
+        """Takes the connection of a peer that asks to follow the log (agent/cluster/relay)."""
         self._tls = tls
         self._connections_max, self._handshakes_max = connections_max, handshakes_max
-        self._serve = serve
+        self._serve, self._figures = serve, figures
         self._secret = secret
         self._clock = clock
         self._bytes_max = bytes_max
@@ -165,7 +178,12 @@ class PeerServer:
                 if size > REQUEST_BYTES_MAX:
                     raise PeerError(f"a request of {size} bytes")
                 body = await reader.readexactly(size)
-                await self._reply(writer, body)
+                if self.relay is not None and body[:1] == FOLLOW:
+                    await self.relay(reader, writer, body)
+                elif body == FIGURES:
+                    await self._tell(writer)
+                else:
+                    await self._reply(writer, body)
         except PeerError as error:
             self.stats.refused += 1
             _log.warning("peer refused", reason=str(error))
@@ -228,6 +246,15 @@ class PeerServer:
         if status is Status.OK:
             self.stats.served += len(slices)
             self.stats.served_bytes += size
+
+    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+        """What this agent says of itself."""
+        told = self._figures() if self._figures is not None else b""
+        status = Status.OK if 0 < len(told) <= FIGURES_BYTES_MAX else Status.FAILED
+        after = [SIZE.pack(len(told)), told] if status is Status.OK else []
+        _send(writer, encode_answer(FIGURES, status, after))
+        async with asyncio.timeout(PATIENCE_S):
+            await writer.drain()
 
     async def _find(self, slices: Sequence[SliceRef], recent: bool) -> tuple[Status, list[Buffer]]:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from agent.cluster.peers.client import PeerClient
 from agent.cluster.peers.near import Near, Patience
 from agent.cluster.peers.owners import Owners
-from agent.cluster.peers.server import PeerServer
+from agent.cluster.peers.server import Figures, PeerServer
 from agent.cluster.peers.tls import tls_of
 from agent.cluster.peers.warm import Warmer
 from agent.cluster.peers.whole import WholeChunks
@@ -30,7 +30,9 @@ class Peers:
         reader: ChunkReader,
         store: ObjectStore,
         cluster_id: bytes,
+        figures: Figures | None = None,
     ) -> None:
+        """`figures`: what this agent says of itself to others that ask."""
         peers = config.peers
         self._config = peers
         secret = secret_of(cluster_id, config.cluster.name, peers.secret.get_secret_value())
@@ -40,7 +42,7 @@ class Peers:
             lambda: replica.state, lambda: replica.incarnation, config.agent.zone, peers.recent_chunks_max
         )
         patience = Patience(peers.hedge_ms / 1000, peers.timeout_ms / 1000)
-        client = PeerClient(secret, clock, self._tls)
+        self.client = client = PeerClient(secret, clock, self._tls)
         self.near = Near(reader, owners, client, self.whole, patience, replica.barrier)
         self.server = PeerServer(
             self.near.serve,
@@ -50,6 +52,7 @@ class Peers:
             tls=self._tls,
             connections_max=peers.connections_max,
             handshakes_max=peers.handshake_connections_max,
+            figures=figures,
         )
         replica.add_listener(owners.applied)
         replica.add_reload_listener(owners.reloaded)

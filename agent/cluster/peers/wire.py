@@ -6,7 +6,11 @@ Numbers are big-endian. After the handshake a connection carries one request at 
               u64 number, u32 position, u32 length, i64 base offset, i64 end offset
     answer    u32 CRC-32C of what followed the size, u8 status, then with OK the slices' bytes, side by side
 
+A request of one byte, `FIGURES`, asks what the agent says of itself, for people: the answer with OK goes on
+with u32 bytes that follow, and these (agent/telemetry/told_figures.py). Agents of before hang up on it.
+
 READING comes any number of times before an answer: the owner lives, and waits for the bucket itself.
+A request that begins with 2 is another one: the connection is a relay's then (agent/cluster/relay/wire.py).
 The CRC ties an answer to its request. The handshake proves both ways that the other side knows the
 cluster's secret, without sending it: `HELLO` nonce → nonce, proof of "client" → proof of "server". Nothing is
 encrypted here; with certificates all of it goes over TLS (tls.py).
@@ -28,9 +32,13 @@ from objectstore.store import Buffer
 HELLO = b"FLOEPEER1\n"
 NONCE_BYTES = 16
 PROOF_BYTES = 32
+FOLLOW = b"\2"
+"""How a request begins that is not for slices but to follow the log (agent/cluster/relay/wire.py)."""
 SIZE = Struct(">I")
 ANSWER = Struct(">IB")
 SLICES_MAX = 4096  # in one request
+FIGURES = b"\3"
+FIGURES_BYTES_MAX = 64 * 1024
 _SLICE = Struct(">QQIIqq")
 REQUEST_BYTES_MAX = 1 + SLICES_MAX * _SLICE.size
 

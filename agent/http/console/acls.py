@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from agent.http.console.listing import LOOKED_AT_PER_TURN, asked, form, listed, ways
 from agent.http.console.markup import Content, Html, many, table, tag
+from agent.http.console.offers import fields_of, offered, to_change
 from agent.http.console.shell import Page
 from agent.http.parts import Parts
 from coordination.state.acl_types import Acl, Operation, PatternType, Permission, ResourceType, spoken
@@ -31,8 +32,11 @@ class Acls:
         parts, look = self._parts, asked(request)
         by_words = await in_turns(_by_words(list(parts.replica.state.acls.acls)))
         found = await listed(by_words, look, lambda _: True)
-        rows = [_row(by_words[each]) for each in found.names]
-        heads = ("Principal", "Host", "Permission", "Operation", "On", "Name", "Pattern")
+        rows = [
+            (*_row(one), to_change(parts, "acl-delete", "take away", **fields_of(one)))
+            for one in map(by_words.__getitem__, found.names)
+        ]
+        heads = ("Principal", "Host", "Permission", "Operation", "On", "Name", "Pattern", "")
         mode = parts.config.authorizer.mode
         live = many(
             (
@@ -42,7 +46,8 @@ class Acls:
                 *self._users(),
             )
         )
-        return Page("ACLs", HERE, live, form(HERE, look, "user, group or topic in an ACL"))
+        search = form(HERE, look, "user, group or topic in an ACL")
+        return Page("ACLs", HERE, live, many((search, offered(parts, "", "acl-create"))))
 
     def _users(self) -> tuple[Html, ...]:
         users = self._parts.replica.state.scram.credentials

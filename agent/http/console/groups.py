@@ -11,9 +11,11 @@ from starlette.requests import Request
 from agent.http.answers import Problem
 from agent.http.answers import number as whole
 from agent.http.asking import may, require
+from agent.http.console.chart import chart
 from agent.http.console.figures import lag_of
 from agent.http.console.listing import asked, form, listed, ways, word
 from agent.http.console.markup import Content, Html, link, many, pairs, table, tag, url
+from agent.http.console.offers import offered
 from agent.http.console.shell import Page
 from agent.http.console.words import moment, number
 from agent.http.needs import DESCRIBE_GROUP, DESCRIBE_GROUP_QUIETLY, DESCRIBE_QUIETLY
@@ -84,16 +86,24 @@ class Groups:
         live = many(
             (
                 pairs(facts),
+                *self._over_time(name),
                 *self._of_members(group),
                 tag("h2", "Positions"),
                 table(heads, positions),
                 following,
             )
         )
-        return Page(f"Group {name}", HERE, live)
+        return Page(f"Group {name}", HERE, live, offered(parts, name, "group-reset", "group-delete"))
 
     def _sees(self, topic: str) -> bool:
         return may(self._parts, DESCRIBE_QUIETLY, topic)
+
+    def _over_time(self, name: str) -> Iterator[Html]:
+        """As this agent has looked: in topics that may be seen."""
+        found = self._parts.lags.of(name) if self._parts.lags is not None else {}
+        seen = {topic: samples for topic, samples in found.items() if self._sees(topic)}
+        yield tag("h2", "Records behind, over time")
+        yield chart(seen, "Records behind by topic")
 
     def _state(self, name: str) -> str | None:
         kafka = self._parts.kafka()

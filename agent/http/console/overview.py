@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Final
 
@@ -11,11 +12,13 @@ from starlette.requests import Request
 from agent.http.asking import may
 from agent.http.console.figures import Lag, Lags, Rates
 from agent.http.console.markup import Content, Html, link, many, pairs, table, tag, url
+from agent.http.console.others import Line, Others
 from agent.http.console.shell import Page
 from agent.http.console.words import number, size
 from agent.http.health import checks, jobs
 from agent.http.needs import DESCRIBE_CLUSTER_QUIETLY, DESCRIBE_GROUP_QUIETLY, DESCRIBE_QUIETLY
 from agent.http.parts import Parts
+from agent.telemetry.told_figures import COUNTED
 from agent.version import VERSION
 from coordination.state.types import Broker
 
@@ -28,8 +31,8 @@ JOBS: Final = 20
 class Overview:
     """Makes the page."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, parts: Parts, others: Others) -> None:
+        self._parts, self._others = parts, others
         self._rates, self._lags = Rates(parts), Lags(parts)
 
     async def page(self, _request: Request) -> Page:
@@ -41,13 +44,13 @@ class Overview:
             GROUPS_BEHIND,
         )
         shown = (
-            (*self._of_cluster(), *_behind(behind))
+            (*self._of_cluster(await self._others.lines()), *_behind(behind))
             if may(parts, DESCRIBE_CLUSTER_QUIETLY)
             else (*_behind(behind),)
         )
         return Page("Overview", "/console", many(shown))
 
-    def _of_cluster(self) -> tuple[Content, ...]:
+    def _of_cluster(self, lines: list[Line]) -> tuple[Content, ...]:
         state, rates = self._parts.replica.state, self._rates.look()
         facts: dict[str, Content] = {
             "Version": VERSION,
@@ -65,11 +68,42 @@ class Overview:
             pairs(facts),
             tag("h2", f"Through this agent ({self._parts.config.agent_name})"),
             pairs(speeds),
+            *_through(lines, self._others.left_out),
             *_agents(state.brokers),
             tag("h2", "What this agent depends on"),
             table(("Check", "State", "Latency#", "What is said"), map(_check, checks(self._parts).items())),
             *_jobs(self._parts),
         )
+
+
+def _through(lines: list[Line], left_out: int) -> tuple[Content, ...]:
+    """Every agent that answers, and all of them together; who does not, by name."""
+    title = tag("h2", "Through all agents, per second")
+    if not lines:
+        return title, tag("p", "They are being asked.", class_="nothing")
+    known = [each for each in lines if each.answered]
+    totals = [_sum([each.rates[name] for each in known]) for name in COUNTED]
+    heads = ("Agent", "Zone", "Records in#", "Bytes in#", "Bytes out#", "")
+    missing = len(lines) - len(known) + left_out
+    all_ = f"{len(known):,} agents" + (f", {missing:,} not known" if missing else "")
+    whole = (tag("strong", all_), None, *_rates(totals), None)
+    rows = [whole, *(_line(each) for each in lines)]
+    more = tag("p", f"and {left_out:,} more, not asked (console.agents_asked_max)") if left_out else None
+    return title, table(heads, rows), more
+
+
+def _line(one: Line) -> tuple[Content, ...]:
+    why = tag("span", one.why, class_="bad") if one.why else None
+    return one.agent, one.zone or None, *_rates([one.rates[name] for name in COUNTED]), why
+
+
+def _rates(rates: Sequence[float | None]) -> tuple[Content, ...]:
+    return tuple(_speed(name.replace("_", " "), each) for name, each in zip(COUNTED, rates, strict=True))
+
+
+def _sum(rates: Sequence[float | None]) -> float | None:
+    told = [each for each in rates if each is not None]
+    return sum(told) if told else None
 
 
 def _agents(brokers: dict[int, Broker]) -> tuple[Html, ...]:

@@ -2,73 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final, NamedTuple
+from typing import Final
 
 from starlette.requests import Request
 
-from agent.config import Config
 from agent.http.admin import topic_of
-from agent.http.answers import Problem
-from agent.http.answers import number as whole
 from agent.http.console.decoding import Decoder
-from agent.http.console.listing import word
+from agent.http.console.looking import STARTS, Asked, asked, begin
 from agent.http.console.markup import Content, Html, link, many, table, tag, url
-from agent.http.console.searching import Budget, Filter, Found, Look, Places, Search
+from agent.http.console.reading import readable, require_partition
+from agent.http.console.searching import Budget, Found, Look, Places, Search
 from agent.http.console.shell import Page
-from agent.http.console.words import at_ms, moment, number, size
+from agent.http.console.words import moment, number, size
 from agent.http.parts import KafkaShown, Parts
 from coordination.state.types import Topic
 
 HERE: Final = "/console/topics"
-STARTS: Final = ("newest", "oldest", "offset", "time")
-ROWS: Final = 50
-ROWS_MAX: Final = 200
 CHARS: Final = 1_000
 """Of a key, a value or headers in a list; …"""
 CHARS_OF_ONE: Final = 200_000
 """… and where one record is shown alone."""
-DIGITS_MAX: Final = 19
-"""An offset has fewer."""
 PARTITIONS_AT_ONCE: Final = 32
 """That are looked at where none is named: the first ones, each for its share."""
-
-
-class Asked(NamedTuple):
-    """`partition` None: all, as far as PARTITIONS_AT_ONCE. `at`: the offset, or Unix ms, for these starts."""
-
-    partition: int | None
-    start: str
-    at: int
-    rows: int
-    tail: bool
-    wanted: Filter
-    given: str
 
 
 class Records:
     """Makes the page."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._places = Places(parts.config.console.searches_in_flight_max)
+    def __init__(self, parts: Parts, places: Places) -> None:
+        self._parts, self._places = parts, places
 
     async def page(self, request: Request) -> Page:
         """Of a topic that may be read."""
-        if not _readable(self._parts.config):
-            raise Problem(
-                403,
-                "nobody is asked who he is here, and Kafka's clients are: records are not shown",
-                "set http.authentication to required",
-            )
-        topic, look = topic_of(self._parts, request), _asked(request)
-        kafka = self._parts.kafka()
-        if kafka is None:
-            raise Problem(503, "this agent does not serve records yet", "try again, or ask another agent")
-        if look.partition is not None and look.partition >= len(topic.partitions):
-            raise Problem(
-                404, f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}", "name one of them"
-            )
+        kafka = readable(self._parts)
+        topic, look = topic_of(self._parts, request), asked(request)
+        if look.partition is not None:
+            require_partition(topic, look.partition)
         with self._places:
             looks = await self._looks(kafka, topic, look)
         live = many(_shown(topic, look, looks))
@@ -76,74 +45,22 @@ class Records:
 
     async def _looks(self, kafka: KafkaShown, topic: Topic, look: Asked) -> list[Look]:
         config = self._parts.config.console
-        count = min(len(topic.partitions), PARTITIONS_AT_ONCE)
-        indexes = range(count) if look.partition is None else [look.partition]
-        share = len(indexes)
+        all_ = range(len(topic.partitions))[look.first : look.first + PARTITIONS_AT_ONCE]
+        indexes = all_ if look.partition is None else [look.partition]
+        share = max(len(indexes), 1)
         budget = Budget(
             look.rows, max(config.search_records_max // share, 1), max(config.search_bytes_max // share, 1)
         )
-        search = Search(self._parts, kafka, topic.name, Decoder(self._parts, topic).text, look.wanted)
+        decode = Decoder(self._parts, topic).text
+        search = Search(self._parts, kafka, topic.name, decode, look.wanted, config.search_ms_max)
         found = []
         for index in indexes:
             if search.left_s <= 0:
                 found.append(Look(index, 0, problems=["not looked at: the time is over"]))
                 continue
-            begin = await _begin(kafka, topic, index, look, budget, search.left_s)
-            found.append(begin if isinstance(begin, Look) else await search.partition(index, begin, budget))
+            at = await begin(kafka, topic, index, look, budget, search.left_s)
+            found.append(at if isinstance(at, Look) else await search.partition(index, at, budget))
         return found
-
-
-def _readable(config: Config) -> bool:
-    """Whether HTTP asks who it is, or whoever comes may read records by some listener of Kafka's anyway."""
-    if config.http.authentication == "required":
-        return True
-    doors = (each for each in config.listeners if each.tls_client_auth != "required")
-    return config.authorizer.mode != "enforce" and any(
-        each.protocol in ("PLAINTEXT", "SSL") for each in doors
-    )
-
-
-async def _begin(
-    kafka: KafkaShown, topic: Topic, index: int, look: Asked, budget: Budget, left_s: float
-) -> int | Look:
-    """The first offset to look at; a Look that says why there is none."""
-    partition = topic.partitions[index]
-    if look.start == "offset":
-        return look.at
-    if look.start == "newest":
-        filtered = look.wanted.key or look.wanted.contains
-        back = budget.records if filtered else min(budget.records, look.rows)
-        return max(partition.log_start, partition.last_stable - back)
-    if look.start == "oldest":
-        return partition.log_start
-    try:
-        async with asyncio.timeout(left_s):
-            found = await kafka.offset_at(topic.name, index, look.at)
-    except (OSError, TimeoutError) as error:
-        return Look(index, 0, problems=[str(error) or "the time cannot be looked up in time"])
-    return partition.last_stable if found is None else found
-
-
-def _asked(request: Request) -> Asked:
-    """Raises Problem 400."""
-    start = word(request, "start") or "newest"
-    if start not in STARTS:
-        raise Problem(400, f"start={start!r} is none of {', '.join(STARTS)}", "?start=newest")
-    given = word(request, "at").strip()
-    at = at_ms(given) if start == "time" else _offset(given)
-    if at is None:
-        raise Problem(400, f"at={given!r} is no time", "?at=2026-01-31T12:00 or Unix ms")
-    named = word(request, "partition")
-    partition = whole(request, "partition") if named else None
-    rows = min(max(whole(request, "rows", ROWS), 1), ROWS_MAX)
-    tail = request.query_params.get("tail") == "1"
-    wanted = Filter(word(request, "key"), word(request, "search"))
-    return Asked(partition, start, at, rows, tail, wanted, given)
-
-
-def _offset(given: str) -> int:
-    """0 for what is no offset."""
-    return int(given) if given.isascii() and given.isdigit() and len(given) < DIGITS_MAX else 0
 
 
 def _form(topic: Topic, look: Asked) -> Html:
@@ -186,17 +103,52 @@ def _shown(topic: Topic, look: Asked, looks: list[Look]) -> list[Content]:
         for each in looks
         for one in each.problems
     )
-    left = len(topic.partitions) - PARTITIONS_AT_ONCE
-    more = (
-        tag("p", f"{left:,} further partitions are not looked at: name one.")
-        if look.partition is None and left > 0
-        else None
-    )
     alone = look.rows == 1
     shown = table(
         heads, (_row(topic, each, CHARS_OF_ONE if alone else CHARS) for each in rows), "no such record"
     )
-    return [said, *problems, more, shown, _following(topic, look, looks)]
+    life = _life(topic, rows[0]) if alone and rows else None
+    ways = _further(topic, look), _following(topic, look, looks), _exports(topic, look)
+    return [said, *problems, shown, life, *ways]
+
+
+def _query(look: Asked) -> dict[str, object]:
+    """What was asked for, for another look."""
+    return {
+        "partition": look.partition,
+        "start": look.start,
+        "at": look.given,
+        "key": look.wanted.key,
+        "search": look.wanted.contains,
+        "rows": look.rows,
+    }
+
+
+def _further(topic: Topic, look: Asked) -> Html | None:
+    """The way to further partitions, where none is named and there are more than a page takes in."""
+    count, after = len(topic.partitions), look.first + PARTITIONS_AT_ONCE
+    if look.partition is not None or count <= PARTITIONS_AT_ONCE:
+        return None
+    path = url("/console/topics/{}/records", topic.name, **_query(look))
+    said = f"Partitions {look.first:,} to {min(after, count) - 1:,} of {count:,}. "
+    way = link("The next ones", f"{path}&first={after}", rel="next") if after < count else None
+    return tag("p", said, way)
+
+
+def _exports(topic: Topic, look: Asked) -> Html:
+    """The same look as a file."""
+    path = "/console/topics/{}/export"
+    ways = (
+        link(shown, url(path, topic.name, format=kind, **_query(look)))
+        for kind, shown in (("jsonl", "JSON lines"), ("csv", "CSV"))
+    )
+    return tag("p", "From there on, of all partitions that were asked for: ", *ways, class_="ways")
+
+
+def _life(topic: Topic, one: Found) -> Html:
+    """The way to where it came from and where it is."""
+    to = url("/console/topics/{}/life", topic.name, partition=one.partition, offset=one.offset)
+    return tag("p", link("The life of this record", to))
 
 
 def _following(topic: Topic, look: Asked, looks: list[Look]) -> Html | None:

@@ -11,6 +11,7 @@ from agent.http.answers import number as whole
 from agent.http.asking import may_subject, require_subject
 from agent.http.console.listing import asked, form, listed, ways, word
 from agent.http.console.markup import Content, link, many, pairs, table, tag, url
+from agent.http.console.offers import offered
 from agent.http.console.shell import Page
 from agent.http.console.words import number
 from agent.http.needs import READ_SUBJECT, SHOW_SUBJECT
@@ -74,7 +75,8 @@ class Schemas:
                 table(("Version#", "Id#", "Type", "State"), rows),
             )
         )
-        return Page(f"Schema {name}", HERE, content, refreshes=False)
+        stays = offered(self._parts, name, "subject-level")
+        return Page(f"Schema {name}", HERE, content, stays, refreshes=False)
 
 
 def _told(version: SubjectVersion, schema: RegisteredSchema) -> tuple[Content, ...]:

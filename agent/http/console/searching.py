@@ -99,10 +99,13 @@ class Places:
 class Search:
     """One look, over one partition after the other."""
 
-    def __init__(self, parts: Parts, kafka: KafkaShown, topic: str, decode: Decode, wanted: Filter) -> None:
+    def __init__(
+        self, parts: Parts, kafka: KafkaShown, topic: str, decode: Decode, wanted: Filter, ms_max: int
+    ) -> None:
+        """`ms_max`: how long it goes on, milliseconds."""
         self._kafka, self._topic, self._decode, self._wanted = kafka, topic, decode, wanted
         self._now = parts.clock.monotonic
-        self._until = self._now() + parts.config.console.search_ms_max / 1000
+        self._until = self._now() + ms_max / 1000
 
     @property
     def left_s(self) -> float:

@@ -27,17 +27,19 @@ PAGES: Final = (
     ("Tables", "/console/tables"),
     ("Schemas", "/console/schemas"),
     ("ACLs", "/console/acls"),
+    ("Alarms", "/console/alarms"),
+    ("Who changed what", "/console/trail"),
 )
 LIVE_HEADER: Final = "x-floe-live"
 FILES: Final = {"console.css": "text/css", "console.js": "text/javascript"}
-_HEADERS: Final = {
+HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -95,14 +97,14 @@ def answer(parts: Parts, request: Request, page: Page) -> Response:
     content = live if alone else _whole(parts, page, live)
     # What a record holds may be half a character: it is shown as a question mark, and not as an error.
     body = content.encode(errors="replace")
-    return HTMLResponse(body, page.status, {**_HEADERS, "Cache-Control": "no-store"})
+    return HTMLResponse(body, page.status, {**HEADERS, "Cache-Control": "no-store"})
 
 
 async def file(request: Request) -> Response:
     """The style and the script. Their addresses change with what is in them."""
     name = request.url.path.rpartition("/")[2]
     kept = {"Cache-Control": "max-age=86400, immutable"}
-    return Response(_content(name), media_type=FILES[name], headers={**_HEADERS, **kept})
+    return Response(_content(name), media_type=FILES[name], headers={**HEADERS, **kept})
 
 
 def _trouble(parts: Parts) -> Html:

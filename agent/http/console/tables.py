@@ -69,7 +69,7 @@ def _row(told: dict[str, object]) -> tuple[Content, ...]:
     topic = str(told["topic"] or "")
     wrong = [str(each) for each in (told["last_error"], *_texts(told["problems"])) if each]
     return (
-        str(told["table"]),
+        link(str(told["table"]), url("/console/table", name=str(told["table"]))),
         link(topic, url("/console/topics/{}", topic)) if topic else None,
         number(_number(told["records_behind"])),
         number(_number(told["seconds_behind"])),

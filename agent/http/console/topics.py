@@ -13,15 +13,22 @@ from agent.http.asking import may
 from agent.http.bindings import ROLES, bound_now
 from agent.http.console.listing import asked, form, listed, ways
 from agent.http.console.markup import Content, Html, link, many, pairs, table, tag, url
+from agent.http.console.offers import offered
 from agent.http.console.shell import Page
 from agent.http.console.words import moment, number, size
-from agent.http.needs import DESCRIBE_CONFIGS_QUIETLY, DESCRIBE_QUIETLY, READ_QUIETLY
+from agent.http.needs import (
+    DESCRIBE_CLUSTER_QUIETLY,
+    DESCRIBE_CONFIGS_QUIETLY,
+    DESCRIBE_QUIETLY,
+    READ_QUIETLY,
+)
 from agent.http.parts import Parts
 from coordination.state.types import Partition, Schema, Topic
 from coordination.topic_configs import TOPIC_CONFIGS, effective
 from objectstore.turns import Turns, in_turns
 
 HERE: Final = "/console/topics"
+DELETED: Final = "/console/deleted-topics"
 PARTITIONS: Final = 100
 """Of a page of one topic."""
 PER_TURN: Final = 2_000
@@ -41,15 +48,18 @@ class Topics:
             parts.replica.state.topics, look, lambda name: may(parts, DESCRIBE_QUIETLY, name)
         )
         rows = await in_turns(self._rows(found.names))
+        gone = len(parts.replica.state.deleted) if may(parts, DESCRIBE_CLUSTER_QUIETLY) else 0
         live = many(
             (
                 ways(HERE, look, found),
                 table(
                     ("Topic", "Partitions#", "Records#", "Size#", "Cleanup", "Created"), rows, "no such topic"
                 ),
+                tag("p", link(f"{gone:,} deleted topics can come back", DELETED)) if gone else None,
             )
         )
-        return Page("Topics", HERE, live, form(HERE, look, "topic"))
+        stays = many((form(HERE, look, "topic"), offered(parts, "", "topic-create")))
+        return Page("Topics", HERE, live, stays)
 
     def _rows(self, names: list[str]) -> Turns[list[tuple[Content, ...]]]:
         rows: list[tuple[Content, ...]] = []
@@ -58,7 +68,7 @@ class Topics:
             topic = state.topics.get(name)
             if topic is None:  # deleted meanwhile
                 continue
-            records, held = yield from _sums(topic)
+            records, held = yield from sums(topic)
             policy = effective("cleanup.policy", topic.configs, state.cluster_configs)
             to = link(name, url("/console/topics/{}", name))
             created = moment(topic.created_ms)
@@ -69,7 +79,7 @@ class Topics:
         """Of a topic that may be described; its configs are for whom they may be described to."""
         parts, topic = self._parts, topic_of(self._parts, request)
         first = whole(request, "from", 0)
-        records, held = await in_turns(_sums(topic))
+        records, held = await in_turns(sums(topic))
         facts: dict[str, Content] = {
             "Partitions": number(len(topic.partitions)),
             "Offsets": number(records),
@@ -88,10 +98,11 @@ class Topics:
         )
         read = url("/console/topics/{}/records", topic.name)
         stays = tag("p", link("Look at records", read)) if may(parts, READ_QUIETLY, topic.name) else Html()
-        return Page(f"Topic {topic.name}", HERE, live, stays)
+        changes = ("topic-configs", "topic-partitions", "records-delete", "topic-delete")
+        return Page(f"Topic {topic.name}", HERE, live, many((stays, offered(parts, topic.name, *changes))))
 
 
-def _sums(topic: Topic) -> Turns[tuple[int, int]]:
+def sums(topic: Topic) -> Turns[tuple[int, int]]:
     """Offsets between start and end, and bytes, over all partitions."""
     records = held = 0
     for count, each in enumerate(list(topic.partitions), 1):

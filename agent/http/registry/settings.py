@@ -87,7 +87,7 @@ class SettingRoutes:
         said |= _names_given(self._parts, scope, body, change)
         if not said:
             raise invalid_compatibility()
-        await self._change(change)
+        await changed(self._parts, change)
         return answer(said)
 
     async def delete_config(self, request: Request) -> Response:
@@ -95,7 +95,7 @@ class SettingRoutes:
         scope, own, applies = await self._settings(request)
         if scope != GLOBAL and own.config == Settings():
             raise subject_missing(scope)
-        await self._change(PutSubjectSettings(scope=scope, clear_config=True))
+        await changed(self._parts, PutSubjectSettings(scope=scope, clear_config=True))
         return answer(_config(own if scope != GLOBAL else applies, default=scope == GLOBAL))
 
     async def mode(self, request: Request) -> Response:
@@ -115,7 +115,7 @@ class SettingRoutes:
         if mode == "READONLY_OVERRIDE" and scope != GLOBAL:
             raise invalid_mode()
         force = flag(request, "force")
-        await self._change(PutSubjectSettings(scope=scope, mode=Mode.Value(mode), force=force))
+        await changed(self._parts, PutSubjectSettings(scope=scope, mode=Mode.Value(mode), force=force))
         return answer({"mode": mode})
 
     async def delete_mode(self, request: Request) -> Response:
@@ -123,13 +123,15 @@ class SettingRoutes:
         scope, own, applies = await self._settings(request)
         if scope != GLOBAL and not own.mode:
             raise subject_missing(scope)
-        await self._change(PutSubjectSettings(scope=scope, clear_mode=True))
+        await changed(self._parts, PutSubjectSettings(scope=scope, clear_mode=True))
         return answer({"mode": _mode(own.mode or applies.mode)})
 
-    async def _change(self, change: PutSubjectSettings) -> None:
-        result = await submit(self._parts, command(change))
-        if isinstance(result, Refused):
-            raise not_permitted(result.message)
+
+async def changed(parts: Parts, change: PutSubjectSettings) -> None:
+    """Put the settings. Raises RegistryProblem where they are refused, and Problem 503 and 504."""
+    result = await submit(parts, command(change))
+    if isinstance(result, Refused):
+        raise not_permitted(result.message)
 
 
 def _one_of(given: object, known: tuple[str, ...], problem: RegistryProblem) -> str:

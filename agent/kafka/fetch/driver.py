@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent.kafka.fetch.pieces import Damage, Lost, damage_of, passed_over, taken, unreadable
 from agent.kafka.fetch.planner import Plan, Planned, Wanted, cut, plan_fetch
-from agent.kafka.fetch.waiters import Waiters
+from agent.kafka.fetch.waiters import Standing, Waiters
 from agent.telemetry.damages import Damages
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
@@ -68,13 +69,18 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class FetchRequest:
-    """What a Fetch asks, resolved against the state anew by `resolve` for each plan."""
+    """What a Fetch asks, resolved against the state anew by `resolve` for each plan.
+
+    `quiet`: partitions that it waits for beside these, at their ends; `standing` watches them all.
+    """
 
     resolve: Callable[[], list[Wanted]]
     wait_s: float
     bytes_min: int
     bytes_max: int
     read_committed: bool
+    quiet: Callable[[], int] = lambda: 0
+    standing: Standing | None = None
 
 
 @dataclass(slots=True)
@@ -117,8 +123,10 @@ class FetchDriver:
 
         By then the outcome of this agent's own flush has put its bytes into the reader's cache.
         """
-        if applied.touched and self.waiters.count:
-            self._loop.call_soon(self.waiters.touched, applied.touched)
+        if applied.touched:
+            self.waiters.note(applied.touched)
+            if self.waiters.count:
+                self._loop.call_soon(self.waiters.touched, applied.touched)
 
     def leave(self) -> None:
         """Answer every parked poll now, and park none from here on."""
@@ -141,14 +149,14 @@ class FetchDriver:
             lost.prove(gone)
         fetched, damages = self._answers(plan, found, lost)
         if damages and not any(each.records for each in fetched):
-            await self._pause(plan, deadline)
+            await self._pause(plan, request, deadline)
         return fetched
 
-    async def _pause(self, plan: Plan, deadline: float) -> None:
+    async def _pause(self, plan: Plan, request: FetchRequest, deadline: float) -> None:
         """Give a client that has nothing but damage before it a moment, unless others of its records come."""
         seconds = min(DAMAGE_PAUSE_S, deadline - self._loop.time())
         if seconds > 0 and not self._leaving:
-            with self.waiters.watch(plan.waitable) as event:
+            with self._watched(plan, request) as event:
                 await self._woken(event, seconds)
 
     async def _ready(self, request: FetchRequest, deadline: float) -> Plan:
@@ -163,7 +171,7 @@ class FetchDriver:
             left = deadline - self._loop.time()
             if left <= 0:
                 break
-            with self.waiters.watch(plan.waitable) as event:
+            with self._watched(plan, request) as event:
                 await self._woken(event, left)
             plan = await self._plan(request)
         return plan
@@ -176,8 +184,14 @@ class FetchDriver:
             or plan.full
             or plan.out_of_range
             or plan.failed
-            or not plan.waitable
+            or not plan.waits
         )
+
+    def _watched(self, plan: Plan, request: FetchRequest) -> AbstractContextManager[asyncio.Event]:
+        """An event for records that may satisfy the request."""
+        if request.standing is not None:
+            return self.waiters.park(request.standing)
+        return self.waiters.watch(plan.waitable)
 
     async def _woken(self, event: asyncio.Event, seconds: float) -> None:
         """Wait for the event, at most so long."""
@@ -216,7 +230,9 @@ class FetchDriver:
                 want.failure = known
             elif known is not None:
                 want.older = known
-        return plan_fetch(wanted, self._bytes_max(request), request.read_committed)
+        plan = plan_fetch(wanted, self._bytes_max(request), request.read_committed)
+        plan.quiet = request.quiet()
+        return plan
 
     def _bytes_max(self, request: FetchRequest) -> int:
         """How much an answer may hold; no poll waits for more (as in Kafka)."""

@@ -148,6 +148,8 @@ class Plan:
     """Some topic or partition is not in this state: true only after a read barrier."""
     refused: bool
     """A known partition answers with an error, which ends the wait; an unknown one does not."""
+    quiet: int = 0
+    """Partitions that the request waits for too and that have nothing now (agent/kafka/fetch/sessions.py)."""
 
     @property
     def failed(self) -> bool:
@@ -160,9 +162,14 @@ class Plan:
         return [p.wanted.partition.handle for p in self.partitions if p.wanted.partition and not p.code]
 
     @property
+    def waits(self) -> bool:
+        """Whether there is anything to wait for."""
+        return self.quiet > 0 or any(p.wanted.partition and not p.code for p in self.partitions)
+
+    @property
     def full(self) -> bool:
         """Whether no partition that could be waited for has room for more."""
-        return all(planned.full or planned.code for planned in self.partitions)
+        return not self.quiet and all(planned.full or planned.code for planned in self.partitions)
 
     @property
     def merged(self) -> list[Planned]:

@@ -1,4 +1,5 @@
-"""Where a consumer should read instead: the agent of its zone, or one that is for fetching (KIP-392).
+"""Where a consumer should read instead: the agent of its zone, or one that is for fetching (KIP-392); where
+this agent sends its clients away, another one.
 
 A hint like all leadership. It cannot loop: an agent that is for fetching and in the client's zone never
 sends it away, and no agent sends the same connection from a partition to the same node again within REPEAT_S,
@@ -39,6 +40,11 @@ def suits(broker: Broker | None, zone: str) -> bool:
     return broker is not None and FETCH in broker.roles and zone in (ANYWHERE, broker.zone)
 
 
+def follows(rack_id: str, software: str) -> bool:
+    """Whether a client goes where it is sent (KIP-392): it asked for that by its rack, or is known to."""
+    return bool(rack_id) or software in FOLLOW_WITHOUT_RACK
+
+
 def stays(broker: Broker | None, rack_id: str, software: str) -> bool:
     """Whether a client is served by this broker although its own zone has another one for it.
 
@@ -46,9 +52,7 @@ def stays(broker: Broker | None, rack_id: str, software: str) -> bool:
     sent to a node that its metadata does not know, asks nobody for the partition until its metadata is five
     minutes old. Such a client moves by itself: its next Metadata names the agent of its zone.
     """
-    return (
-        broker is not None and FETCH in broker.roles and not rack_id and software not in FOLLOW_WITHOUT_RACK
-    )
+    return broker is not None and FETCH in broker.roles and not follows(rack_id, software)
 
 
 def elsewhere(
@@ -65,8 +69,9 @@ def elsewhere(
     """
     here = own.node_id if own is not None else NO_BROKER
     found: dict[int, int] = {}
+    view = hints.view(zone)  # once: it looks whether the brokers have changed, of which there may be many
     for handle in handles:
-        node = hints.reader(handle, zone)
+        node = view.reader(handle)
         if node in (NO_BROKER, here):
             continue
         last = sent.get(handle)

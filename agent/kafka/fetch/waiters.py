@@ -12,6 +12,8 @@ class Waiters:
 
     def __init__(self) -> None:
         self._by_handle: dict[int, dict[asyncio.Event, None]] = {}
+        self._standing: dict[int, dict[Standing, None]] = {}
+        self._parked: dict[Standing, None] = {}
         self.count = 0
 
     @contextmanager
@@ -32,15 +34,77 @@ class Waiters:
                 if not waiting:
                     del self._by_handle[handle]
 
+    @contextmanager
+    def park(self, standing: Standing) -> Iterator[asyncio.Event]:
+        """The same for what is watched anyway: the event is set already if a touch was not taken yet."""
+        self._parked[standing] = None
+        self.count += 1
+        if standing.touched:
+            standing.event.set()
+        try:
+            yield standing.event
+        finally:
+            self.count -= 1
+            self._parked.pop(standing, None)
+
+    def note(self, handles: Iterable[int]) -> None:
+        """Remember what was touched for those who watch all the time; nobody is woken yet."""
+        standing = self._standing
+        if standing:
+            for handle in handles:
+                for each in standing.get(handle, ()):
+                    each.touched.add(handle)
+
     def touched(self, handles: Iterable[int]) -> None:
         """Wake whoever waits for one of these partitions."""
-        by_handle = self._by_handle
+        by_handle, standing = self._by_handle, self._standing
         for handle in handles:
             for event in by_handle.get(handle, ()):
                 event.set()
+            for each in standing.get(handle, ()):
+                each.event.set()
 
     def wake_all(self) -> None:
         """Wake everyone: the state was replaced, or the agent is leaving."""
         for waiting in self._by_handle.values():
             for event in waiting:
                 event.set()
+        for each in self._parked:
+            each.event.set()
+
+    def add(self, standing: Standing, handle: int) -> None:
+        """It watches the partition from now on."""
+        self._standing.setdefault(handle, {})[standing] = None
+
+    def remove(self, standing: Standing, handle: int) -> None:
+        """It watches the partition no more."""
+        watching = self._standing[handle]
+        del watching[standing]
+        if not watching:
+            del self._standing[handle]
+
+
+class Standing:
+    """A watch that stays between polls: `touched` are the handles that the log touched since `take`."""
+
+    __slots__ = ("_waiters", "event", "touched")
+
+    def __init__(self, waiters: Waiters) -> None:
+        self._waiters = waiters
+        self.event = asyncio.Event()
+        self.touched: set[int] = set()
+
+    def add(self, handle: int) -> None:
+        """Watch the partition."""
+        self._waiters.add(self, handle)
+
+    def remove(self, handle: int) -> None:
+        """Watch it no more."""
+        self._waiters.remove(self, handle)
+        self.touched.discard(handle)
+
+    def take(self) -> set[int]:
+        """What was touched; from here on `event` tells of what comes."""
+        self.event.clear()
+        touched, self.touched = self.touched, set()
+        return touched

@@ -2,8 +2,8 @@
 
 A guard takes out of a request what the client may not, lets the handler answer the rest, and adds the
 refusals; or it refuses the request. With `authorizer.mode=off` none is asked. Produce and OffsetCommit
-overlap on their connection and must not wait before their handler's turn: those two handlers ask by
-themselves.
+overlap on their connection and must not wait before their handler's turn, and what a Fetch is about its
+session knows: those three handlers ask by themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from agent.kafka.context import Context
 from agent.kafka.guards import (
     configs,
     describing,
-    fetching,
     groups,
     metadata,
     positions,
@@ -28,7 +27,6 @@ from agent.kafka.handlers import Handler
 GUARDS: dict[int, Guard] = {
     **configs.GUARDS,
     **describing.GUARDS,
-    **fetching.GUARDS,
     **groups.GUARDS,
     **metadata.GUARDS,
     **positions.GUARDS,
@@ -36,7 +34,7 @@ GUARDS: dict[int, Guard] = {
     **transactions.GUARDS,
     **whole.GUARDS,
 }
-BY_THEMSELVES = frozenset((0, 8))
+BY_THEMSELVES = frozenset((0, 1, 8))
 """APIs whose handlers ask."""
 
 

@@ -419,6 +419,9 @@ def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[
     metrics = ctx.services.metrics
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
     for at, (answer, partition, offered, outcome) in enumerate(rows):
+        if outcome.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            others = len(ctx.state.live) > 1  # who is fenced stores nothing any more
+            outcome = ctx.services.gaps.judged(partition, offered.header, outcome, others=others)
         if outcome.code:
             code = outcome.code
             if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
@@ -431,6 +434,7 @@ def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[
             if outcome.code in KEEPS_LOG_START:
                 answer.log_start_offset = partition.log_start
             continue
+        ctx.services.gaps.stored(partition, offered.header)
         answer.base_offset = outcome.base_offset
         answer.log_start_offset = partition.log_start
         stored += len(offered.data)

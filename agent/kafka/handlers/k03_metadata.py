@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from agent.cluster.hints import NO_BROKER
 from agent.kafka.context import Context
@@ -50,7 +51,7 @@ VERSIONS = (0, 13)
 TOPIC_IDS_SINCE = 12
 AUTO_CREATE_TOPICS_MAX = 100  # topics that one request may create by naming them
 KNOWN_S_MAX = 0.25  # how long an answer about topics that are known waits for the log, seconds
-PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some milliseconds
+ROWS_PER_STEP = 1000  # partitions encoded and topics taken before others have their turn: some milliseconds
 
 
 async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encoded:
@@ -119,29 +120,37 @@ async def _bodies(
     kept, brokers = ctx.services.topic_bodies, ctx.services.hints.views
     named = ctx.services.hints.chooser(flavour.zone)
     ready = kept.use(flavour, brokers)
-    if asked is None:
-        asked = [MetadataRequestTopic(name=name) for name in sorted(ctx.state.topics)]
-    found = [
-        (topic, 0 if topic is None else len(topic.partitions)) for topic in (_find(ctx, e) for e in asked)
-    ]
     bodies: list[bytes] = []
-    partitions = 0
-    for each, (topic, count) in zip(asked, found, strict=True):
+    made = 0
+    for each, topic, count in _found(ctx, asked):
         if topic is None:
+            assert each is not None, "of all topics none is missing"
             bodies.append(encoded_topic(_missing(each, failures), flavour.version))
             continue
         body = kept.get(ready, topic, count)
+        made += 1
         if body is None:
             body = encoded_topic(_topic(topic, count, named, flavour.operations), flavour.version)
             kept.put(flavour, ready, topic, count, body)
-            partitions += count
+            made += count
         bodies.append(body)
-        if calmly and partitions >= PARTITIONS_PER_STEP:
-            partitions = 0
+        if calmly and made >= ROWS_PER_STEP:
+            made = 0
             await asyncio.sleep(0)
             if ctx.services.hints.views is not brokers:
                 return None
     return bodies
+
+
+def _found(
+    ctx: Context, asked: Sequence[MetadataRequestTopic] | None
+) -> list[tuple[MetadataRequestTopic | None, Topic | None, int]]:
+    """What was asked for, the topic, its number of partitions; of one moment. All by name without `asked`."""
+    if asked is None:
+        topics = sorted(ctx.state.topics.values(), key=attrgetter("name"))
+        return [(None, topic, len(topic.partitions)) for topic in topics]
+    found = [(each, _find(ctx, each)) for each in asked]
+    return [(each, topic, 0 if topic is None else len(topic.partitions)) for each, topic in found]
 
 
 def _find(ctx: Context, each: MetadataRequestTopic) -> Topic | None:

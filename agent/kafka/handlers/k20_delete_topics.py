@@ -2,8 +2,9 @@
 
 Versions 1 to 6.
 Behaviour: one answer per topic; a topic named twice, or by name and id, is INVALID_REQUEST, once. With
-delete.topic.enable=false every one is TOPIC_DELETION_DISABLED.
-Deviations: none known.
+delete.topic.enable=false every one is TOPIC_DELETION_DISABLED. A topic can be brought back for
+floe.delete.retention.ms (docs/retention.md).
+Deviations: a topic with floe.delete.protection=true is POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import NIL_ID
 from agent.kafka.propose import propose
+from agent.net.listening import ANONYMOUS
 from agent.net.wire.generated.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -50,7 +52,8 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
     if ctx.charge is not None:
         _charge(ctx, names, answers, strict=version >= STRICT_SINCE)
     sound = [index for index, refused in enumerate(answers) if refused is None]
-    commands = [_command(asked[index]) for index in sound]
+    by = ctx.client.principal
+    commands = [_command(asked[index], by) for index in sound]
     for index, result in zip(sound, await propose(ctx, commands, request.timeout_ms), strict=True):
         answers[index] = result
     rows = {
@@ -88,8 +91,9 @@ def _contradiction(each: DeleteTopicState, times: int) -> Refused | None:
     return None
 
 
-def _command(each: DeleteTopicState) -> DeleteTopic:
-    return DeleteTopic(name=each.name or "", topic_id=b"" if each.topic_id == NIL_ID else each.topic_id)
+def _command(each: DeleteTopicState, by: str) -> DeleteTopic:
+    topic_id = b"" if each.topic_id == NIL_ID else each.topic_id
+    return DeleteTopic(name=each.name or "", topic_id=topic_id, by="" if by == ANONYMOUS else f"User:{by}")
 
 
 def _answer(each: DeleteTopicState, name: str | None, result: Result | None) -> DeletableTopicResult:

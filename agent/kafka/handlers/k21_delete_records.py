@@ -35,7 +35,7 @@ HIGH_WATERMARK = -1  # as an offset asked for
 
 
 @dataclass(frozen=True, slots=True)
-class _Sound:
+class Sound:
     """A partition whose log start may be moved, and where its answer goes."""
 
     handle: int
@@ -45,13 +45,7 @@ class _Sound:
 
 async def handle(ctx: Context, request: DeleteRecordsRequest, version: int) -> DeleteRecordsResponse:
     """One answer per partition, in the request's order; a command for every MOVES_MAX of them."""
-    fresh = await ctx.barrier()
-    response = DeleteRecordsResponse()
-    sound: list[_Sound] = []
-    for asked in request.topics:
-        topic = ctx.state.topics.get(asked.name)
-        results = [_checked(ctx, topic, each, sound, fresh) for each in asked.partitions]
-        response.topics.append(DeleteRecordsTopicResult(asked.name, results))
+    response, sound = await checked(ctx, request)
     for start in range(0, len(sound), MOVES_MAX):
         some = sound[start : start + MOVES_MAX]
         message = MoveLogStart(
@@ -61,8 +55,20 @@ async def handle(ctx: Context, request: DeleteRecordsRequest, version: int) -> D
     return response
 
 
+async def checked(ctx: Context, request: DeleteRecordsRequest) -> tuple[DeleteRecordsResponse, list[Sound]]:
+    """The answers with what is known before the log is asked, and the partitions to ask it for."""
+    fresh = await ctx.barrier()
+    response = DeleteRecordsResponse()
+    sound: list[Sound] = []
+    for asked in request.topics:
+        topic = ctx.state.topics.get(asked.name)
+        results = [_checked(ctx, topic, each, sound, fresh) for each in asked.partitions]
+        response.topics.append(DeleteRecordsTopicResult(asked.name, results))
+    return response, sound
+
+
 def _checked(
-    ctx: Context, topic: Topic | None, asked: DeleteRecordsPartition, sound: list[_Sound], fresh: bool
+    ctx: Context, topic: Topic | None, asked: DeleteRecordsPartition, sound: list[Sound], fresh: bool
 ) -> DeleteRecordsPartitionResult:
     answer = DeleteRecordsPartitionResult(asked.partition_index, NO_WATERMARK)
     partition = find_partition(topic, asked.partition_index)
@@ -75,7 +81,7 @@ def _checked(
     elif asked.offset < HIGH_WATERMARK or asked.offset > partition.high_watermark:
         answer.error_code = Code.OFFSET_OUT_OF_RANGE
     else:
-        sound.append(_Sound(partition.handle, asked.offset, answer))
+        sound.append(Sound(partition.handle, asked.offset, answer))
     return answer
 
 
@@ -84,7 +90,7 @@ def _compacted_only(ctx: Context, topic: Topic) -> bool:
     return compacts(topic.configs, cluster) and not deletes(topic.configs, cluster)
 
 
-def _fill(sound: list[_Sound], result: Result) -> None:
+def _fill(sound: list[Sound], result: Result) -> None:
     """What apply decided; a partition that it refused went with its topic meanwhile."""
     if isinstance(result, Refused):
         for each in sound:

@@ -34,14 +34,13 @@ NO_AUTHORIZER = "No Authorizer is configured."
 async def handle(ctx: Context, request: CreateAclsRequest, version: int) -> CreateAclsResponse:
     """One answer per ACL, in the request's order."""
     if ctx.services.authority.off:
-        refused = AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-        return CreateAclsResponse(results=[refused] * len(request.creations))
+        return CreateAclsResponse(results=[no_authorizer()] * len(request.creations))
     pace = Pace()
     sound: dict[Acl, None] = {}
     refusals: list[Refused | None] = []
     for one in request.creations:
         require_known(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
-        acl = _acl(one)
+        acl = acl_of(one)
         refusals.append(refusal(acl))
         if refusals[-1] is None:
             sound[acl] = None
@@ -58,7 +57,13 @@ async def handle(ctx: Context, request: CreateAclsRequest, version: int) -> Crea
     )
 
 
-def _acl(one: AclCreation) -> Acl:
+def no_authorizer() -> AclCreationResult:
+    """The answer where no ACL is asked for."""
+    return AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+
+
+def acl_of(one: AclCreation) -> Acl:
+    """What the request asks to add."""
     return Acl(
         one.resource_type,
         one.resource_pattern_type,

@@ -30,7 +30,7 @@ async def handle(ctx: Context, request: DeleteGroupsRequest, version: int) -> De
     groups = ctx.services.groups
     await settled(ctx, dict.fromkeys(request.groups_names))
     answers = [
-        DeletableGroupResult(group_id, _refusal(ctx, group_id))
+        DeletableGroupResult(group_id, refusal(ctx, group_id))
         for group_id in dict.fromkeys(request.groups_names)
     ]
     sound = [answer for answer in answers if not answer.error_code]
@@ -48,7 +48,7 @@ async def handle(ctx: Context, request: DeleteGroupsRequest, version: int) -> De
     return DeleteGroupsResponse(results=answers)
 
 
-def _refusal(ctx: Context, group_id: str) -> Code:
+def refusal(ctx: Context, group_id: str) -> Code:
     """What is known without the log: not coordinated here, or members are coming right now."""
     refused = ctx.services.groups.refusal(group_id)
     if refused is not None:

@@ -53,7 +53,8 @@ from objectstore.store import Buffer, StoreError
 
 _log = logger("produce")
 
-PutChunk = Callable[[ChunkId, Sequence[Buffer]], Awaitable[object]]
+PutChunk = Callable[[ChunkId, Sequence[Buffer]], Awaitable[int | None]]
+"""Stores a chunk, and says how many PUTs it took beyond the one."""
 KeepOwn = Callable[[ChunkId, int, Sequence[Buffer], int], None]
 
 
@@ -272,7 +273,7 @@ class ProduceDriver:
     async def _put(self, flush: Flush) -> None:
         try:
             reach("flush/put")
-            await self._put_chunk(flush.chunk, flush.encoded.parts)
+            self._planner.hedged(await self._put_chunk(flush.chunk, flush.encoded.parts) or 0)
         except (StoreError, TimeoutError) as error:
             flush.failure = error
             self._metrics.put_failed.inc()
@@ -317,7 +318,7 @@ class ProduceDriver:
         except BaseException as error:
             tasks.tell("outcome of a flush", error)
             self._give_up(flush.pending, OutcomeUnknown(f"the agent failed: {error!r}"))
-        self._completed()
+        self._completed(self._loop.time() - flush.started)
 
     def _answer(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:
         error = Closed() if future.cancelled() else future.exception()
@@ -414,8 +415,8 @@ class ProduceDriver:
         if not request.done.done():
             request.done.set_result(request.outcomes)
 
-    def _completed(self) -> None:
-        self._planner.completed()
+    def _completed(self, took_s: float) -> None:
+        self._planner.completed(took_s)
         self._settled()
 
     def _settled(self) -> None:

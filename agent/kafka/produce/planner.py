@@ -4,7 +4,8 @@ A flush is one PUT and one place in the log, so it should carry as much as possi
 anyone wait for bytes that will not come. The buffer is flushed when
 
 * it is full (`buffer_bytes_max` or `batches_max`),
-* its oldest byte is `linger_s` old, four times as old for each flush that is still under way, or
+* its oldest byte is `linger_s` old; while a flush is under way as old as flushes usually take, twice as old
+  for each further one, or
 * nothing more can arrive: every producing connection has used up its window (it has as many requests
   unanswered as it ever keeps) or has been quiet for a while: `quiet_s`, or twice as long as connections take
   at present from an answer to their next request. This reason waits while an earlier flush is under way,
@@ -17,7 +18,7 @@ Times are seconds of one monotonic clock (the event loop's).
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,9 +35,15 @@ class Reason(Enum):
 FORGET_S = 1.0
 """A connection with nothing unanswered is forgotten after this, seconds: it may be closed."""
 
-LINGER_GROWTH = 4
-"""How many times longer the oldest byte lingers for each flush under way: the store is busy, and one larger
-chunk costs less than another one beside it."""
+LINGER_GROWTH = 2
+"""How many times longer the oldest byte lingers for each flush under way beyond the first: the store is busy,
+and one larger chunk costs less than another one beside it."""
+
+UNKNOWN_LINGERS = 4
+"""What a flush is taken to last before any has ended, in lingers."""
+
+DURATIONS_MAX = 33
+"""Newest flushes whose median is what one usually takes."""
 
 TURNAROUND_WEIGHT = 0.1
 """Share of the newest sample in the moving average of what connections take from an answer to a request."""
@@ -86,6 +93,9 @@ class FlushPlanner:
         self.draining = False
         self._oldest: float | None = None
         self._turnaround = 0.0
+        self._durations: deque[float] = deque(maxlen=DURATIONS_MAX)
+        self.usual_s = limits.linger_s * UNKNOWN_LINGERS
+        """What a flush usually takes, from its PUT's beginning to its answers."""
         self._tokens = limits.puts_burst
         self._tokens_at: float | None = None
         self._connections: dict[int, _Connection] = {}
@@ -135,9 +145,16 @@ class FlushPlanner:
         self.buffered_batches -= batches
         self._oldest = None
 
-    def completed(self) -> None:
-        """A flush ended: its answers are decided."""
+    def completed(self, took_s: float | None = None) -> None:
+        """A flush ended: its answers are decided, `took_s` after it began; None: it was given up."""
         self.in_flight -= 1
+        if took_s is not None:
+            self._durations.append(took_s)
+            self.usual_s = sorted(self._durations)[len(self._durations) // 2]
+
+    def hedged(self, puts: int) -> None:
+        """A flush took so many PUTs more than its one; they come out of the budget of the next."""
+        self._tokens -= puts
 
     def decide(self, now: float) -> Decision:
         """Whether a flush is due at `now`, and if not, when to ask again."""
@@ -157,7 +174,10 @@ class FlushPlanner:
         limits = self.limits
         if self.buffered_bytes >= limits.buffer_bytes_max or self.buffered_batches >= limits.batches_max:
             return Reason.FULL, None
-        linger_end = oldest + limits.linger_s * LINGER_GROWTH**self.in_flight
+        linger = limits.linger_s
+        if self.in_flight:
+            linger = max(linger, self.usual_s) * LINGER_GROWTH ** (self.in_flight - 1)
+        linger_end = oldest + linger
         if now >= linger_end:
             return Reason.LINGER, None
         if self.in_flight:

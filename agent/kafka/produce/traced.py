@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 
 from agent.kafka.produce.buffer import Flush, Offered, Pending, Request
-from agent.telemetry.tracing import LINKS_MAX, Link, Trace
+from agent.telemetry.tracing import LINKS_MAX, Link, Trace, parsed
 from coordination.state.types import Partition
 from objectstore.batch import CorruptBatch, records
 from objectstore.naming import chunk_key
@@ -15,8 +14,6 @@ from objectstore.naming import chunk_key
 TOPICS_MAX = 8  # that a trace names
 LINKED_BYTES_MAX = 65_536
 """Larger batches are not opened for their first record's headers: traces are made on the event loop."""
-_TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
-"""W3C Trace Context, 3.2: version, trace id, span id, flags; of later versions more may follow."""
 
 
 def note(trace: Trace, partitions: Sequence[Partition], offered: Sequence[Offered]) -> None:
@@ -48,15 +45,6 @@ def _link(offered: Offered) -> Link | None:
         if name == "traceparent" and value is not None:
             return parsed(bytes(value))
     return None
-
-
-def parsed(text: bytes) -> Link | None:
-    """A traceparent; None where it is none."""
-    match = _TRACEPARENT.fullmatch(text)
-    if match is None or match[1] == b"ff" or (match[1] == b"00" and len(text) != 55):
-        return None
-    link = Link(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
-    return link if link.trace_id and link.span_id else None
 
 
 def requests_of(taken: Sequence[Pending]) -> list[Request]:

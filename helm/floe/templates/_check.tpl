@@ -6,6 +6,7 @@
 {{- include "floe.checkNames" . -}}
 {{- include "floe.checkGroups" . -}}
 {{- include "floe.checkListeners" . -}}
+{{- include "floe.checkProcesses" . -}}
 {{- include "floe.checkDoors" . -}}
 {{- include "floe.checkParts" . -}}
 {{- end -}}
@@ -23,7 +24,7 @@
 {{/* Settings that values of their own say, and those that contradict each other. */}}
 {{- define "floe.checkConfig" -}}
 {{- if hasKey .Values.config "listeners" -}}{{- fail "config.listeners: set kafka and listeners instead, which Services and probes follow" -}}{{- end -}}
-{{- if hasKey .Values.config "agent" -}}{{- fail "config.agent: set zone or groups instead; names are the pods', and node ids are the cluster's to give" -}}{{- end -}}
+{{- if hasKey .Values.config "agent" -}}{{- fail "config.agent: set zone, groups or processes instead; names are the pods', and node ids are the cluster's to give" -}}{{- end -}}
 {{- range $section := list "http" "peers" -}}
 {{- if hasKey (default (dict) (get $.Values.config $section)) "port" -}}{{- fail (printf "config.%s.port: set %s.port instead, which Services and probes follow" $section $section) -}}{{- end -}}
 {{- end -}}
@@ -52,7 +53,7 @@
 {{- range $key := keys .Values.podAnnotations -}}
 {{- if eq $key "checksum/config" -}}{{- fail "podAnnotations: checksum/config is the chart's own; choose another name" -}}{{- end -}}
 {{- end -}}
-{{- $taken := dict "POD_NAME" "" "POD_IP" "" "NODE_NAME" "" "FLOE_AGENT__NAME" "" "FLOE_AGENT__ROLES" "set groups[].roles" "FLOE_AGENT__ZONE" "set zone" "TMPDIR" "" -}}
+{{- $taken := dict "POD_NAME" "" "POD_IP" "" "NODE_NAME" "" "FLOE_AGENT__NAME" "" "FLOE_AGENT__ROLES" "set groups[].roles" "FLOE_AGENT__ZONE" "set zone" "FLOE_AGENT__PROCESSES" "set processes" "FLOE_AGENT__PORT_STEP" "it is 100" "FLOE_AGENT__SUPERVISOR_PORT" "set supervisorPort" "TMPDIR" "" -}}
 {{- if .Values.etcd.authSecretName -}}{{- $taken = merge $taken (dict "FLOE_LOG__USER" "it is in etcd.authSecretName" "FLOE_LOG__PASSWORD" "it is in etcd.authSecretName") -}}{{- end -}}
 {{- if .Values.objectStore.credentialsSecretName -}}{{- $taken = merge $taken (dict "FLOE_STORE__ACCESS_KEY" "it is in objectStore.credentialsSecretName" "FLOE_STORE__SECRET_KEY" "it is in objectStore.credentialsSecretName") -}}{{- end -}}
 {{- if .Values.sasl.adminSecretName -}}{{- $taken = merge $taken (dict "FLOE_SASL__ADMIN_PASSWORD" "it is in sasl.adminSecretName") -}}{{- end -}}
@@ -168,6 +169,17 @@
 {{- range (include "floe.listeners" . | fromJson).listeners -}}{{- printf " %s %v" .advertisedHost .advertisedPort -}}{{- end -}}
 {{- end -}}
 
+{{/* TLSRoutes of a listener: each agent has a name of its own, by which a gateway finds it. */}}
+{{- define "floe.checkRoutes" -}}
+{{- if eq (default "" (default (dict) .external).type) "TLSRoute" -}}
+{{- if not (and .external.parentRefs .external.bootstrapHost) -}}{{- fail (printf "listeners: %s has TLSRoutes, which need external.parentRefs, the gateways, and external.bootstrapHost, where clients begin" .name) -}}{{- end -}}
+{{- if not (hasSuffix "SSL" (default "PLAINTEXT" .protocol)) -}}{{- fail (printf "listeners: %s has TLSRoutes, which go by the name in TLS: set its protocol to SSL or SASL_SSL" .name) -}}{{- end -}}
+{{- $said := default "" .advertisedHost -}}
+{{- $host := $said | replace "{pod}" "" | replace "{ordinal}" "" -}}
+{{- if or (contains "{" $host) (eq $host $said) -}}{{- fail (printf "listeners: %s has TLSRoutes, one for each agent: set advertisedHost to a name with {pod} or {ordinal}, and no other placeholder" .name) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "floe.checkListeners" -}}
 {{- if and (contains "{ordinal" (include "floe.advertised" .)) (ne .Values.kind "StatefulSet") -}}
 {{- fail "{ordinal} in an advertised address needs kind: StatefulSet; pods of a Deployment have no numbers" -}}
@@ -175,12 +187,14 @@
 {{- $taken := dict -}}
 {{- range $group := (include "floe.groups" . | fromJson).groups -}}
 {{- range $ordinal := untilStep (int .firstOrdinal) (int (add .firstOrdinal .services)) 1 -}}
-{{- range $.Values.listeners -}}
+{{- range $listener := $.Values.listeners -}}
 {{- if and .external (eq .external.type "NodePort") .external.firstNodePort -}}
-{{- $port := add .external.firstNodePort $ordinal | toString -}}
+{{- range $first := prepend (include "floe.otherPorts" (list $ .external.firstNodePort) | fromJsonArray) .external.firstNodePort -}}
+{{- $port := add $first $ordinal | toString -}}
 {{- if hasKey $taken $port -}}{{- fail (printf "listeners: node port %s would be taken twice; give groups a firstOrdinal of their own" $port) -}}{{- end -}}
-{{- if gt (int $port) 65535 -}}{{- fail (printf "listeners: %s would have the node port %s: choose a lower firstNodePort, or lower firstOrdinal of groups" .name $port) -}}{{- end -}}
+{{- if gt (int $port) 65535 -}}{{- fail (printf "listeners: %s would have the node port %s: choose a lower firstNodePort, or lower firstOrdinal of groups" $listener.name $port) -}}{{- end -}}
 {{- $_ := set $taken $port true -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -188,12 +202,44 @@
 {{- $ports := list (int .Values.kafka.port) (int .Values.http.port) (int .Values.peers.port) -}}
 {{- range .Values.listeners -}}
 {{- $ports = append $ports (int .port) -}}
+{{- include "floe.checkRoutes" . -}}
 {{- if and .external (ne $.Values.kind "StatefulSet") -}}{{- fail (printf "listeners: %s has external, which needs kind: StatefulSet" .name) -}}{{- end -}}
 {{- if and .external (eq (default (dict) .external).type "NodePort") (not .advertisedPort) -}}
 {{- fail (printf "listeners: %s is a NodePort without advertisedPort, so that clients would be sent to %d: set it to the port that is open outside, such as \"{ordinal+%d}\" with firstNodePort: %d" .name (int .port) (int (default 31000 .external.firstNodePort)) (int (default 31000 .external.firstNodePort))) -}}
 {{- end -}}
 {{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}{{- fail "kafka.port, http.port, peers.port and the ports of listeners must differ" -}}{{- end -}}
+{{- end -}}
+
+{{/* Several agents in a pod: their ports, and the memory of each. */}}
+{{- define "floe.checkProcesses" -}}
+{{- $count := int .Values.processes -}}
+{{- if gt $count 1 -}}
+{{- $taken := dict (toString .Values.supervisorPort) "supervisorPort" -}}
+{{- $firsts := list (list "http.port" .Values.http.port) (list "peers.port" .Values.peers.port) (list "kafka.port" .Values.kafka.port) -}}
+{{- range .Values.listeners -}}{{- $firsts = append $firsts (list (printf "the port of listener %s" .name) .port) -}}{{- end -}}
+{{- range $first := $firsts -}}
+{{- range $port := prepend (include "floe.otherPorts" (list $ (last $first)) | fromJsonArray) (last $first) -}}
+{{- if gt (int $port) 65535 -}}{{- fail (printf "processes: %s of a pod's last agent would be %d, and 65535 is the last port: choose a lower one" (first $first) (int $port)) -}}{{- end -}}
+{{- if hasKey $taken (toString $port) -}}
+{{- fail (printf "processes: the port %d would be taken twice, by %s and by %s, which are %s apart for each agent of a pod: choose others" (int $port) (get $taken (toString $port)) (first $first) (include "floe.portStep" $)) -}}
+{{- end -}}
+{{- $_ := set $taken (toString $port) (first $first) -}}
+{{- end -}}
+{{- end -}}
+{{- range (include "floe.groups" . | fromJson).groups -}}
+{{- $memory := dig "limits" "memory" "" .resources | toString -}}
+{{- if regexMatch "^[0-9]+[MG]i$" $memory -}}
+{{- $mib := mul (regexFind "^[0-9]+" $memory | int) (ternary 1024 1 (hasSuffix "Gi" $memory)) -}}
+{{- $background := or (has "all" .roles) (has "background" .roles) -}}
+{{- $needed := ternary (ternary 200 305 (eq (dig "tables" "enabled" true $.Values.config) false)) 170 $background -}}
+{{- $each := div (sub $mib 72) $count -}}
+{{- if lt (int $each) $needed -}}
+{{- fail (printf "processes: each of the %d agents in a pod of group %s would have %d MiB of resources.limits.memory (%s), and %d is what one holds without any cache: raise it, or lower processes" $count .group (int $each) $memory $needed) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Certificates and logins of Kafka's listeners. */}}
@@ -255,6 +301,9 @@
 {{- range $key, $pair := $where -}}
 {{- if ne (first $pair) (last $pair) -}}{{- fail (printf "quickstart.enabled brings an etcd and a MinIO along, and %s is %q: set it to %s, as quickstart.yaml of the chart does, or leave quickstart out" $key (first $pair) (last $pair)) -}}{{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.httpRoute.enabled (or (not .Values.httpRoute.hosts) (not .Values.httpRoute.parentRefs)) -}}
+{{- fail "httpRoute.enabled needs httpRoute.hosts and httpRoute.parentRefs: the names that it answers for, and the gateways" -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.enabled needs ingress.hosts: without one it would answer for every name" -}}

@@ -116,6 +116,31 @@ Every group of agents with what it does not say itself: a JSON object {"groups":
 {{- dict "groups" $all | toJson -}}
 {{- end -}}
 
+{{/*
+How many agents a workload says that it has, (list <context> <group>); nothing where others say so.
+A field that helm has set and then leaves out becomes 1: an autoscaler that is switched on would find one agent left. So what helm
+still owns of a workload that is there stays as it is, until the first who scales it owns it. Helm 3, which merges instead of owning, always says what is there.
+*/}}
+{{- define "floe.replicas" -}}
+{{- $group := index . 1 -}}
+{{- with index . 0 -}}
+{{- if not $group.scaled -}}
+{{- $group.replicas -}}
+{{- else -}}
+{{- $there := lookup "apps/v1" .Values.kind .Release.Namespace $group.workload -}}
+{{- $applied := false -}}
+{{- $owned := false -}}
+{{- range dig "metadata" "managedFields" list $there -}}
+{{- if and (eq .manager "helm") (eq .operation "Apply") -}}
+{{- $applied = true -}}
+{{- $owned = hasKey (dig "fieldsV1" "f:spec" dict .) "f:replicas" -}}
+{{- end -}}
+{{- end -}}
+{{- if and $there (or $owned (not $applied)) -}}{{- $there.spec.replicas -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Agents that are there in any case, over all groups. */}}
 {{- define "floe.leastAgents" -}}
 {{- $agents := 0 -}}
@@ -133,6 +158,33 @@ Every group of agents with what it does not say itself: a JSON object {"groups":
 {{/* A listener's name as a port's and a Service's. */}}
 {{- define "floe.portName" -}}
 {{- . | lower | replace "_" "-" -}}
+{{- end -}}
+
+{{/* What every port of a pod's second agent is above the first one's (agent.port_step), and so on. */}}
+{{- define "floe.portStep" -}}100{{- end -}}
+
+{{/* The port that says how a pod is: of its agent, or of the process that watches several. */}}
+{{- define "floe.probePort" -}}
+{{- ternary "supervisor" "http" (gt (int .Values.processes) 1) -}}
+{{- end -}}
+
+{{/* Where metrics are, as names of ports, JSON: of all of a pod on one page, or, where agents ask who comes, of each. */}}
+{{- define "floe.metricsPorts" -}}
+{{- $ports := list (include "floe.probePort" .) -}}
+{{- if and (ne .Values.http.authentication "none") (not .Values.http.metricsOpen) -}}
+{{- $ports = list "http" -}}
+{{- range $number := untilStep 1 (int .Values.processes) 1 -}}{{- $ports = append $ports (printf "http-%d" $number) -}}{{- end -}}
+{{- end -}}
+{{- $ports | toJson -}}
+{{- end -}}
+
+{{/* Numbers of the ports that a pod's other agents listen on beside one of the first's, (list <context> <port>), as JSON. */}}
+{{- define "floe.otherPorts" -}}
+{{- $ports := list -}}
+{{- $port := index . 1 | int -}}
+{{- $step := include "floe.portStep" . | int -}}
+{{- range $number := untilStep 1 (int (index . 0).Values.processes) 1 -}}{{- $ports = append $ports (add $port (mul $step $number)) -}}{{- end -}}
+{{- $ports | toJson -}}
 {{- end -}}
 
 {{/* Ports of the listeners, as a Service lists them. */}}

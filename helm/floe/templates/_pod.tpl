@@ -4,6 +4,8 @@
 {{- with index . 0 -}}
 {{- $external := include "floe.externalListeners" . | fromJsonArray -}}
 {{- $listeners := (include "floe.listeners" . | fromJson).listeners -}}
+{{- $context := . -}}
+{{- $probe := include "floe.probePort" . -}}
 {{- $scheme := ternary ", scheme: HTTPS" "" (not (empty .Values.http.tls.secretName)) -}}
 serviceAccountName: {{ include "floe.serviceAccountName" . }}
 automountServiceAccountToken: false
@@ -48,6 +50,19 @@ containers:
         containerPort: {{ .Values.peers.port }}
       - name: http
         containerPort: {{ .Values.http.port }}
+      {{- if gt (int .Values.processes) 1 }}
+      - name: supervisor
+        containerPort: {{ .Values.supervisorPort }}
+      {{- range $number, $port := include "floe.otherPorts" (list . .Values.http.port) | fromJsonArray }}
+      - name: http-{{ add $number 1 }}
+        containerPort: {{ $port }}
+      {{- end }}
+      {{- range $first := prepend $listeners (dict "port" .Values.peers.port) }}
+      {{- range $port := include "floe.otherPorts" (list $context $first.port) | fromJsonArray }}
+      - containerPort: {{ $port }}
+      {{- end }}
+      {{- end }}
+      {{- end }}
     {{- if .Values.preStopSeconds }}
     # SIGTERM comes once nobody sends new clients here; the agent then leaves Metadata and drains by itself.
     lifecycle:
@@ -57,19 +72,19 @@ containers:
     # An agent outlives its dependencies: liveness asks only whether the process answers, so an
     # etcd outage never makes Kubernetes kill every agent.
     startupProbe:
-      httpGet: {path: /livez, port: http{{ $scheme }}}
-      periodSeconds: 2
-      failureThreshold: 60
+      httpGet: {path: /livez, port: {{ $probe }}{{ $scheme }}}
+      periodSeconds: 1
+      failureThreshold: 120
     livenessProbe:
-      httpGet: {path: /livez, port: http{{ $scheme }}}
+      httpGet: {path: /livez, port: {{ $probe }}{{ $scheme }}}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6
     readinessProbe:
-      httpGet: {path: /readyz, port: http{{ $scheme }}}
-      periodSeconds: 5
+      httpGet: {path: /readyz, port: {{ $probe }}{{ $scheme }}}
+      periodSeconds: 2
       timeoutSeconds: 3
-      failureThreshold: 2
+      failureThreshold: 5
     resources: {{- toYaml $group.resources | nindent 6 }}
     volumeMounts:
       - name: config
@@ -267,6 +282,14 @@ An agent without Services of its own would send clients to an address that nobod
   {{- end }}
 - name: TMPDIR
   value: /var/lib/floe
+{{- if gt (int .Values.processes) 1 }}
+- name: FLOE_AGENT__PROCESSES
+  value: {{ .Values.processes | quote }}
+- name: FLOE_AGENT__PORT_STEP
+  value: {{ include "floe.portStep" . | quote }}
+- name: FLOE_AGENT__SUPERVISOR_PORT
+  value: {{ .Values.supervisorPort | quote }}
+{{- end }}
 {{- with .Values.etcd.authSecretName }}
 {{- include "floe.secretEnv" (list "FLOE_LOG__USER" . "username") }}
 {{- end }}

@@ -92,11 +92,22 @@ This = Callable[[str], Term]
 
 def condition(expression: str, this: This, has: Callable[[str], ast.expr]) -> ast.expr:
     """What is true where the rule surely holds. Raises Beyond."""
+    guards, rule = guarded(expression, this, has)
+    return all_of([*guards, rule])
+
+
+def guarded(
+    expression: str, this: This, has: Callable[[str], ast.expr]
+) -> tuple[Sequence[ast.expr], ast.expr]:
+    """The rule as a condition, and what has to be true for the condition to say what the rule says.
+
+    Raises Beyond.
+    """
     if len(expression) > CHARS_MAX:
         raise Beyond
     reader = _Reader(expression, this, has)
-    found = reader.rule()
-    return all_of([*reader.guards, found])
+    rule = reader.rule()
+    return reader.guards, rule
 
 
 def type_of(field: FieldDescriptor, kind: str) -> str:

@@ -48,7 +48,7 @@ NODES_MAX = 4_000
 """Nodes of the code of a type and of those inside it; with more all of its messages are the library's."""
 
 _KINDS_MAX = 1_024
-_NAMES = {
+NAMES = {
     getattr(FieldDescriptor, f"TYPE_{each.upper()}"): each
     for each in (
         *("float", "double", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64"),
@@ -56,7 +56,7 @@ _NAMES = {
     )
 }
 _MANY = ("repeated", "map")
-_FRACTIONS = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
+FRACTIONS = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
 
 
 @functools.lru_cache(maxsize=_KINDS_MAX)
@@ -68,12 +68,12 @@ def surely(kind: MessageType) -> Obeys | None:
     if not kind.has_rules:
         return None
     try:
-        return _Compiler().compiled(kind.descriptor)
+        return Compiler().compiled(kind.descriptor)
     except Beyond:
         return None
 
 
-class _Compiler:
+class Compiler:
     """Compiles a type and those inside it that have rules, which may hold one another."""
 
     def __init__(self) -> None:
@@ -88,20 +88,23 @@ class _Compiler:
     def compiled(self, descriptor: Descriptor) -> Obeys:
         """Raises Beyond."""
         name = self._function(descriptor)
-        while self._waiting:
-            which, inner = self._waiting.pop()
-            self._scope[which] = self._lambda(all_of(self._conditions(inner)))
+        self._rest()
         found: Obeys = self._scope[name]
         return found
 
-    def _lambda(self, body: ast.expr) -> Obeys:
+    def _rest(self) -> None:
+        """Compile what was called and is not compiled."""
+        while self._waiting:
+            which, inner = self._waiting.pop()
+            self._scope[which] = self._lambda(all_of(self._conditions(inner)))
+
+    def _lambda(self, body: ast.expr) -> Any:
         given = ast.arguments([], [ast.arg(MESSAGE.id)], None, [], [], None, [])
         made = ast.fix_missing_locations(ast.Expression(ast.Lambda(given, body)))
         self._nodes += sum(1 for _ in ast.walk(made))
         if self._nodes > NODES_MAX:
             raise Beyond
-        function: Obeys = eval(compile(made, "<rules>", "eval"), self._scope)
-        return function
+        return eval(compile(made, "<rules>", "eval"), self._scope)
 
     def _function(self, descriptor: Descriptor) -> str:
         """The name of what judges messages of a type inside."""
@@ -114,14 +117,14 @@ class _Compiler:
     def _conditions(self, descriptor: Descriptor) -> list[ast.expr]:
         if descriptor.is_extendable:
             raise Beyond
-        whole = _options(understood.MessageOptions, descriptor)
-        this, has = cel.fields_of(descriptor, _name_of), cel.presence_in(descriptor)
-        found = [cel.condition(each, this, has) for each in _expressions(whole)]
+        whole = options(understood.MessageOptions, descriptor)
+        this, has = cel.fields_of(descriptor, name_of), cel.presence_in(descriptor)
+        found = [cel.condition(each, this, has) for each in expressions(whole)]
         for oneof in descriptor.oneofs:
-            if _options(understood.OneofOptions, oneof).required:
+            if options(understood.OneofOptions, oneof).required:
                 found.append(method(MESSAGE, "WhichOneof", constant(oneof.name)))
         for field in descriptor.fields:
-            found += self._field(field, _options(understood.FieldOptions, field))
+            found += self._field(field, options(understood.FieldOptions, field))
         return found
 
     def _field(self, field: FieldDescriptor, rules: Rules) -> list[ast.expr]:
@@ -135,7 +138,7 @@ class _Compiler:
             return [any_of(negated(is_set(field)), all_of(found))] if found else []
         if rules.required:
             return [negated(negated(value)), *found]
-        if found and _skips_zeros(field, rules):
+        if found and skips_zeros(field, rules):
             return [any_of(negated(value), all_of(found))]
         return found
 
@@ -143,7 +146,7 @@ class _Compiler:
         """What is asked of the values of a field that is there."""
         if not is_repeated(field):
             return self._value(field, rules, value)
-        if _expressions(rules) or rules.WhichOneof("type") not in (None, _MANY[is_map(field)]):
+        if expressions(rules) or rules.WhichOneof("type") not in (None, _MANY[is_map(field)]):
             raise Beyond
         return self._map(field, rules, value) if is_map(field) else self._list(field, rules, value)
 
@@ -151,7 +154,7 @@ class _Compiler:
         own = rules.repeated
         found = _counted(value, own, "min_items", "max_items")
         if own.unique:
-            if field.message_type is not None or field.cpp_type in _FRACTIONS:
+            if field.message_type is not None or field.cpp_type in FRACTIONS:
                 raise Beyond
             found += [_short(value), compared(size(call("set", value)), ("==", size(value)))]
         return found + _each(value, self._element(field, own.items))
@@ -171,20 +174,20 @@ class _Compiler:
         if rules.required:
             raise Beyond
         found = self._value(field, rules, ELEMENT)
-        skips = found and field.message_type is None and _skips_zeros(field, rules)
+        skips = found and field.message_type is None and skips_zeros(field, rules)
         return [any_of(negated(ELEMENT), all_of(found))] if skips else found
 
     def _value(self, field: FieldDescriptor, rules: Rules, value: ast.expr) -> list[ast.expr]:
-        kind, said = _NAMES.get(field.type), rules.WhichOneof("type")
+        kind, said = NAMES.get(field.type), rules.WhichOneof("type")
         if kind is None:
-            if said is not None or _expressions(rules):
+            if said is not None or expressions(rules):
                 raise Beyond
             return self._inner(field, value)
         if said not in (None, kind):
             raise Beyond
         found = standard.conditions(kind, getattr(rules, said), value, field.enum_type) if said else []
-        this = _this(field, kind, value)
-        found += [cel.condition(each, this, _nothing) for each in _expressions(rules)]
+        this = this_of(field, kind, value)
+        found += [cel.condition(each, this, nothing) for each in expressions(rules)]
         return [*is_text(field, value), *found] if found else []
 
     def _inner(self, field: FieldDescriptor, value: ast.expr) -> list[ast.expr]:
@@ -193,7 +196,7 @@ class _Compiler:
         return [call(self._function(inner), value)] if has_rules(inner) else []
 
 
-def _this(field: FieldDescriptor, kind: str, value: ast.expr) -> cel.This:
+def this_of(field: FieldDescriptor, kind: str, value: ast.expr) -> cel.This:
     """`this` is one value."""
 
     def this(name: str) -> cel.Term:
@@ -204,11 +207,12 @@ def _this(field: FieldDescriptor, kind: str, value: ast.expr) -> cel.This:
     return this
 
 
-def _nothing(_: str) -> ast.expr:
+def nothing(_: str) -> ast.expr:
+    """`has`, where there are no fields. Raises Beyond."""
     raise Beyond
 
 
-def _options(kind: type[Message], part: Descriptor | OneofDescriptor | FieldDescriptor) -> Any:
+def options(kind: type[Message], part: Descriptor | OneofDescriptor | FieldDescriptor) -> Any:
     """The rules of a part of a message. Raises Beyond where something of them is not understood."""
     if not is_ruled(part):
         return kind().rules  # type: ignore[attr-defined]  # each of the three has it
@@ -220,20 +224,20 @@ def _options(kind: type[Message], part: Descriptor | OneofDescriptor | FieldDesc
     return rules
 
 
-def _expressions(rules: Any) -> list[str]:
+def expressions(rules: Any) -> list[str]:
     """What its rules in CEL say; without an expression a rule is the library's to tell of."""
     return [*(each.expression for each in rules.cel), *rules.cel_expression]
 
 
-def _name_of(field: FieldDescriptor) -> str:
+def name_of(field: FieldDescriptor) -> str:
     """The type of a field as rules call it; empty: a message."""
-    return _NAMES.get(field.type, "")
+    return NAMES.get(field.type, "")
 
 
-def _skips_zeros(field: FieldDescriptor, rules: Rules) -> bool:
+def skips_zeros(field: FieldDescriptor, rules: Rules) -> bool:
     """Whether zeros are passed over; of fractions there are two, and only one is."""
     return rules.ignore == understood.IGNORE_IF_ZERO_VALUE and (
-        is_repeated(field) or field.cpp_type not in _FRACTIONS
+        is_repeated(field) or field.cpp_type not in FRACTIONS
     )
 
 

@@ -46,6 +46,20 @@ def _refuse_store(world: World, targets: Sequence[AgentNode]) -> None:
             agent.store.rates = REFUSED
 
 
+def _hang(world: World, targets: Sequence[AgentNode]) -> None:
+    """PUTs of chunks hang by chance: their hedges come first, and they land behind them."""
+    del world
+    for agent in targets:
+        agent.hanging.on = True
+
+
+def _flow(world: World, targets: Sequence[AgentNode]) -> None:
+    del world
+    for agent in targets:
+        agent.hanging.on = False
+
+
+LATE_PUTS = Fault("late-puts", _hang, _flow)
 STORE = (
     Fault("bad-store", _bad_store, _good_store),
     Fault("refuse-store", _refuse_store, _good_store),

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import yaml
 
 from agent.cli.failures import Failure
-from agent.cli.observing.ailments import Grade, ailments
 from agent.cli.observing.cluster import look
+from agent.health.ailments import Grade, ailments
 from coordination.clock import SystemClock
 from deploy.services.prometheus import Prometheus
 from tests.torture.alarms.faults import EMBEDDED, QUORUM, SOUND_SECONDS_MAX, THREE, Fault
@@ -37,6 +37,8 @@ JOB = {"namespace": "streams", "job": "r-floe-agents"}
 """What the operator calls the chart's targets in the rendered rules."""
 FOREIGN = {"FloeAgentsMissing"}
 """Counts as many agents as the rendered chart has."""
+BEHIND_S = 10
+"""How late a group may be: nobody waits here for the hour that the chart allows by default."""
 RESULTS = Path(__file__).parents[1] / "results" / "alarms.json"
 
 
@@ -54,7 +56,12 @@ def chart_rules() -> list[dict[str, Any]]:
     """As `helm template` renders them by default."""
     from tests.deploy.test_chart import CHART, render
 
-    extra = ("--set", "prometheusRule.enabled=true", "--set", "serviceMonitor.enabled=true")
+    asked = (
+        "prometheusRule.enabled=true",
+        "serviceMonitor.enabled=true",
+        f"prometheusRule.groupBehindSeconds={BEHIND_S}",
+    )
+    extra = [word for each in asked for word in ("--set", each)]
     return rules(render(CHART / "ci" / "full.yaml", *extra))
 
 

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
 from tests.equipment.proxy import Action
-from tests.torture.alarms.rigs import Embedded, Quorum, Rig, Three
+from tests.torture.alarms.rigs import PARTITIONS, TOPIC, Embedded, Quorum, Rig, Three
 from tests.torture.cluster import Member
 from tests.torture.jumping_agent import JumpingAgent
 from tests.torture.pauses import until_back
+from tests.torture.workload import BASE
 
 R = TypeVar("R", bound=Rig)
 Undo = Callable[[], None]
@@ -239,11 +243,31 @@ def _half_a_pair(rig: Embedded) -> Undo:
     return lambda: (rig.pair.cert.write_bytes(kept), None)[1]
 
 
+def _stand_still(rig: Three) -> Undo:
+    """A group has taken up a position, and nobody reads for it any more."""
+    group = f"idle-{time.monotonic_ns()}"
+    bootstrap = rig.cluster.bootstrap
+    consumer = Consumer({**BASE, "bootstrap.servers": bootstrap, "group.id": group})
+    ends = [
+        TopicPartition(TOPIC, each, consumer.get_watermark_offsets(TopicPartition(TOPIC, each))[1])
+        for each in PARTITIONS
+    ]
+    consumer.commit(offsets=ends, asynchronous=False)
+    consumer.close()
+
+    def undo() -> None:
+        admin = AdminClient({**BASE, "bootstrap.servers": bootstrap})
+        admin.delete_consumer_groups([group])[group].result()
+
+    return undo
+
+
 UNWELL = ("FloeAgentNotReady", "FloeCheckFails", "FloeDependencyDown")
 THREE: tuple[Fault[Three], ...] = (
     Fault("an agent fenced again and again", ("FloeFencedAgain",), _fence),
     Fault("snapshots cannot be written", ("FloeJobFails",), _unwritable("snapshots")),
     Fault("tables cannot be written", ("FloeTableFails",), _unwritable("tables")),
+    Fault("a group that nobody reads for", ("FloeGroupBehind",), _stand_still),
     Fault("an agent dead", ("FloeAgentDown",), _kill_agent),
     Fault("an agent stands still", ("FloeAgentDown",), _stop_agent),
     Fault("an agent short of CPU", ("FloeEventLoopLate", "FloeBehindTheLog"), _starve),

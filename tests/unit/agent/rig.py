@@ -18,7 +18,7 @@ from agent.net.doors import keys_of
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import RequestHeader
 from agent.telemetry.metrics import Metrics
-from coordination.clock import SystemClock
+from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener, RegisterAgent
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
@@ -88,10 +88,16 @@ async def two_agents() -> AsyncIterator[tuple[Agent, Agent]]:
 
 
 async def start_agent(
-    server: MemoryServer, store: ObjectStore, name: str = "a", port: int = 1, **settings: Any
+    server: MemoryServer,
+    store: ObjectStore,
+    name: str = "a",
+    port: int = 1,
+    *,
+    clock: Clock | None = None,
+    **settings: Any,
 ) -> Agent:
     """An agent on a shared log and store. `settings` replace sections of SETTINGS."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     config = Config.model_validate({**SETTINGS, **settings})
     log = MemoryLog(server, clock)
     replica = Replica(log, store, clock, FAST)

@@ -9,20 +9,23 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from agent.app import App
-from agent.background.tables import committers_of, parts_of
+from agent.background.tables import committers_of, latest_of, parts_of
 from agent.background.traced_tables import TracedSteps
-from agent.config import ConfigError
+from agent.config import Config, ConfigError
 from agent.config.telemetry import TracesConfig
+from agent.http.traced import TracedGuard
 from agent.kafka.dispatch import Dispatcher
-from agent.kafka.produce.traced import parsed
 from agent.telemetry.exporting import Exporting, headers_of
 from agent.telemetry.metrics import Metrics
-from agent.telemetry.tracing import LINKS_MAX, STEPS_MAX, Link, Traces, current, step
+from agent.telemetry.tracing import LINKS_MAX, STEPS_MAX, Link, Traces, current, parsed, step
+from agent.telemetry.trail import NOBODY, Actor
 from coordination.clock import ManualClock, SystemClock
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
@@ -34,8 +37,10 @@ from tests.unit.agent.rig import batch
 from tests.unit.agent.test_app import World, until
 from tests.unit.agent.test_app import world as world
 from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg.latest import UPSERT
 
 ALL = {"share": 1.0, "interval_ms": 10}
+LATEST_WAY = ("read-records", "fold-rows", "store-file", "store-metadata", "commit-table")
 WAY = ("read-records", "write-file", "store-file", "store-metadata", "commit-table")
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -275,6 +280,15 @@ async def test_without_opentelemetry_the_setting_is_refused(
         world.make("a", traces={"endpoint": "http://127.0.0.1:1/v1/traces"})
 
 
+def tracing(config: Config) -> tuple[Traces, Exporting]:
+    """Begun."""
+    clock = SystemClock()
+    traces = Traces(config.traces, clock, Metrics(), asyncio.get_running_loop().time)
+    exporting = Exporting(config.traces, traces, clock, {"service.name": "floe"})
+    exporting.start()
+    return traces, exporting
+
+
 async def test_a_commit_of_a_table_tells_its_steps(tmp_path: Path, collector: Collector) -> None:
     async with rigs.running(tmp_path) as rig:
         settings = test_app.config(
@@ -283,10 +297,8 @@ async def test_a_commit_of_a_table_tells_its_steps(tmp_path: Path, collector: Co
             tables={"interval_ms": 50},
             traces={"endpoint": collector.url, **ALL},
         )
-        loop, clock, metrics = asyncio.get_running_loop(), SystemClock(), Metrics()
-        traces = Traces(settings.traces, clock, metrics, loop.time)
-        exporting = Exporting(settings.traces, traces, clock, {"service.name": "floe"})
-        exporting.start()
+        clock, metrics = SystemClock(), Metrics()
+        traces, exporting = tracing(settings)
         parts = parts_of(settings, rig.replica, rig.reader, MergedRanges(rig.store), rig.store, clock)
         service = committers_of(settings, parts, metrics, traces)
         await rig.create_topic()
@@ -303,6 +315,79 @@ async def test_a_commit_of_a_table_tells_its_steps(tmp_path: Path, collector: Co
     times = [event.time_unix_nano for event in root.events]
     assert times == sorted(times)
     assert root.start_time_unix_nano <= times[0] <= times[-1] <= root.end_time_unix_nano
+
+
+async def test_a_commit_of_a_latest_table_tells_its_steps(tmp_path: Path, collector: Collector) -> None:
+    async with rigs.running(tmp_path) as rig:
+        await rig.create_topic(partitions=1, **UPSERT)
+        await rig.produce([b"1"], keys=[b"a"])
+        await rig.drain(rig.committer())
+        config = test_app.config(
+            "a",
+            store={"url": rig.warehouse.root},
+            tables={"interval_ms": 50},
+            traces={"endpoint": collector.url, **ALL},
+        )
+        traces, exporting = tracing(config)
+        service = latest_of(config, rig.parts, Metrics(), traces)
+        await service.start()
+        await until(lambda: bool(collector.roots("commit latest table")))
+        await service.stop()
+        await exporting.stop()
+    root = collector.roots("commit latest table")[0]
+    steps = [event.name for event in root.events]
+    assert [each for each in steps if each in LATEST_WAY] == list(LATEST_WAY)
+    assert [each.string_value for each in attributes(root)["messaging.destination.name"].values] == ["t"]
+    assert not root.status.code
+
+
+async def test_a_request_by_http_tells_its_route_and_its_client(world: World, collector: Collector) -> None:
+    app, wire = await serving(world, collector.url)
+    await wire.close()
+    url = f"http://127.0.0.1:{app.http_port}"
+    async with httpx.AsyncClient(base_url=url, headers={"traceparent": PARENT.decode()}) as client:
+        for path in ("/metrics", "/readyz", "/livez", "/admin/topics/secret/schema?token=secret", "/secret"):
+            await client.get(path)
+        await client.request("secret", "/status.json")
+        answer = await client.get("/status.json")
+    await until(lambda: bool(collector.roots("GET /status.json")))
+    [root] = collector.roots("GET /status.json")
+    about = attributes(root)
+    assert (about["http.route"], about["http.response.status_code"]) == ("/status.json", 200)
+    assert (about["floe.request"], about["network.peer.address"]) == (
+        answer.headers["x-request-id"],
+        "127.0.0.1",
+    )
+    assert root.kind == Span.SPAN_KIND_SERVER
+    assert {link.trace_id.hex().encode() for link in root.links} == {PARENT.split(b"-")[1]}
+    assert collector.parts(root).keys() == {"answer"}
+    names = [span.name for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER]
+    ours = [name for name in names if "/" in name or "none" in name]
+    assert ours == ["GET /admin/topics/{name}/schema", "GET none", "HTTP /status.json", "GET /status.json"]
+    assert "secret" not in str(collector.spans)
+
+
+async def test_a_request_by_http_that_fails_says_so() -> None:
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        raise OSError("disk")
+
+    async def nobody(scope: Scope) -> Actor:
+        return NOBODY
+
+    async def nothing() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    judging = Judging(share=1.0)
+    guard = TracedGuard(failing, judging.metrics, 10, nobody, judging.traces)
+    scope = {"type": "http", "method": "GET", "path": "/x", "scheme": "http", "headers": []}
+    await guard(scope, nothing, send)
+    [kept] = judging.traces.queue
+    assert (sent[0]["status"], kept.trace.error, kept.trace.name) == (500, "500", "GET none")
 
 
 async def test_a_commit_that_fails_says_why_and_a_turn_without_one_nothing() -> None:

@@ -24,7 +24,7 @@ from coordination.state import groups as rules
 from coordination.state.consumer_protocol import subscribed_topics
 from coordination.state.group_types import CommittedOffset, OffsetTable
 from tests.equipment.group_members import subscription
-from tests.unit.coordination.kit import Script
+from tests.unit.coordination.kit import Script, for_good
 
 A, B = 101, 102
 DAY_MS = 86_400_000
@@ -215,6 +215,7 @@ def test_a_commit_held_back_does_not_overwrite_what_came_after_it(script: Script
 
 
 def test_a_topic_made_anew_has_no_positions(script: Script) -> None:
+    for_good(script, A)
     commit(script, [1, 2], [0, 1])
     script.one(A, DeleteTopic(name="t"))
     handles = script.topic(A, "t", 3)

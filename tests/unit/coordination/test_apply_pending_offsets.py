@@ -20,7 +20,7 @@ from coordination.kafka_codes import Code
 from coordination.state import Done, Refused, Result
 from coordination.state.group_offsets import position_of
 from coordination.state.pending_offsets import pending_of
-from tests.unit.coordination.kit import A, B, Producer, Script
+from tests.unit.coordination.kit import A, B, Producer, Script, for_good
 
 
 @pytest.fixture
@@ -166,6 +166,7 @@ def test_unknown_partitions_have_a_code_of_their_own(script: Script) -> None:
     assert producer.commit_offsets("g", (0, 1), (99, 1), (3, 5)) == Done(
         (0, int(Code.UNKNOWN_TOPIC_OR_PARTITION), 0)
     )
+    for_good(script)
     script.one(A, DeleteTopic(name="gone"))
     producer.end(commit=True)
     assert list(script.state.groups["g"].offsets) == [0]

@@ -12,7 +12,7 @@ from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused
 from coordination.state.types import Partition
 from objectstore.naming import ChunkId, ManifestId, SegmentId
-from tests.unit.coordination.kit import START_MS, Script, swap, tiles
+from tests.unit.coordination.kit import START_MS, Script, for_good, swap, tiles
 
 AUTHOR, OTHER = 101, 102
 
@@ -109,6 +109,7 @@ def test_moving_the_log_start_beyond_the_merged_range_lets_go_of_all_of_it(scrip
 
 
 def test_deleting_a_topic_lets_go_of_its_merged_ranges(script: Script) -> None:
+    for_good(script, AUTHOR)
     script.one(AUTHOR, swap(script.state, 0, 1, 30))
     late = swap(script.state, 0, 2, 40)
     script.one(OTHER, DeleteTopic(name="t"))

@@ -23,7 +23,7 @@ from coordination.state import (
 )
 from coordination.state.state import HANDLERS
 from objectstore.naming import ChunkId, SliceRef
-from tests.unit.coordination.kit import START_MS, A, B, Script, chunk, tiles
+from tests.unit.coordination.kit import START_MS, A, B, Script, chunk, for_good, tiles
 
 
 def refused(result: Result, code: Code) -> bool:
@@ -97,6 +97,7 @@ def test_moving_the_log_start_drops_whole_slices_and_their_chunks(script: Script
 
 
 def test_deleting_a_topic_makes_garbage_of_what_only_it_used(script: Script) -> None:
+    for_good(script)
     one, two = script.topic(A, "one")[0], script.topic(A, "two")[0]
     script.commit(A, (one, 1), (two, 1))
     script.commit(A, (one, 1))

@@ -14,7 +14,6 @@ from coordination.commands import (
     AlterTopicConfigs,
     BindSchema,
     CommitChunk,
-    CommitOffsets,
     CreatePartitions,
     DowngradeConsumerGroup,
     PutClassicGeneration,
@@ -30,6 +29,7 @@ from coordination.state import ChunkCommitted, Done, Refused
 from coordination.state import bounds as kept
 from coordination.state.bounds import Bounds, of
 from coordination.state.types import Broker
+from tests.unit.coordination.bounds_reached import deleted_bytes, expire_ms
 from tests.unit.coordination.kit import A, Producer, Script, chunk
 from tests.unit.coordination.reflect import plain
 
@@ -231,6 +231,10 @@ ORIGINS: dict[str, Origin] = {
     "SkippedRange.end": copied("SkipDamaged.end"),
     "SkippedRange.since_ms": STAMP,
     "Tail.sections": Counted("sections of one snapshot"),
+    "DeletedTopic.deleted_ms": STAMP,
+    "DeletedTopic.until_ms": Bounded("EXPIRE_MS"),
+    "DeletedTopic.size_bytes": Bounded("DELETED_BYTES"),
+    **dict.fromkeys(("DeletedTopic.schemas", "DeletedTopic.weight"), Counted("what is in memory")),
     "Leaving.partitions": Counted("partitions of one snapshot"),
     "Feature.level": copied("UpdateFeatures.Update.level"),
     "Administration.features_epoch": Counted("changes of features"),
@@ -297,17 +301,6 @@ def test_what_is_copied_fits(name: str, source: str) -> None:
 
 
 # What is computed, driven to its end: each gives what came of it. The snapshot is looked at by the test.
-
-
-def expire_ms(script: Script) -> None:
-    for retention, until in (
-        (INT64, INT64),
-        (1000, script.now_ms + 1000),
-        (-INT64 - 1, script.now_ms - INT64 - 1),
-    ):
-        message = CommitOffsets(group="g", generation=-1, partition=[0], offset=[5], retention_ms=retention)
-        assert script.one(A, message) == Done()
-        assert script.state.groups["g"].offsets.get(0).expire_ms == until
 
 
 def node_id(script: Script) -> None:
@@ -435,7 +428,7 @@ def schema_id_max(script: Script) -> None:
 REACHED: dict[str, Callable[[Script], None]] = {
     each.__name__.upper(): each
     for each in (
-        *(expire_ms, node_id, chunk_number, position, offset_max, handles, generation),
+        *(deleted_bytes, expire_ms, node_id, chunk_number, position, offset_max, handles, generation),
         *(producer_id_max, schema_id_max),
     )
 }

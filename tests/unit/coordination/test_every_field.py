@@ -71,7 +71,7 @@ from coordination.state.freeze import freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.thaw import BadSnapshot, Thaw
 from coordination.state.types import SnapshotRecord
-from tests.unit.coordination.kit import A, B, Producer, Script, chunk, swap
+from tests.unit.coordination.kit import A, B, Producer, Script, chunk, for_good, swap
 from tests.unit.coordination.reflect import attributes, objects, plain
 
 Set = AlterTopicConfigs.Change
@@ -179,6 +179,7 @@ def topics(script: Script) -> None:
         message = swap(script.state, handle, number + 1, end, released=released)
         message.merged.first_dirty_offset, message.merged.clean_bytes = 3, 4
         assert script.one(A, message) == Done()
+    for_good(script)
     script.one(A, DeleteTopic(name="gone"))
     script.one(A, DeleteTopic(name="old"))
     change = Set(name="retention.ms", value="5")
@@ -318,11 +319,22 @@ def rest(script: Script) -> None:
     assert script.one(A, skip) == Done(3)
     script.apply(B, Begin(id=3), Part(id=3, content=b"abc"))
     script.one(A, chunk(99, (7 << 20, 1)))
+    comes_back(script)
     leaves(script)
     script.state.snapshots.append(SnapshotRecord(3, "k", 4))
     script.state.trimmed_through = 2
     script.state.clock_doubt_ms = 6
     script.state.clock_doubt_rounds, script.state.clock_doubt_revision = 4, 2
+
+
+def comes_back(script: Script) -> None:
+    """A deleted topic that can come back, with a binding."""
+    (handle,) = script.topic(A, "back")
+    keep = AlterTopicConfigs(topic="back", changes=[Set(name="floe.delete.retention.ms", value="1000")])
+    assert script.one(A, keep) == Done()
+    script.one(A, BindSchema(topic="back", descriptor_set=b"g", message="M"))
+    script.commit(B, (handle, 1, 7, 0, 0))
+    assert isinstance(script.one(A, DeleteTopic(name="back", by="User:u")), Done)
 
 
 def leaves(script: Script) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from coordination.clock import ManualClock
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, DeleteTopic
 from coordination.jobs import Job, ProducerExpiry
 from coordination.state import ClaimHolder
 from tests.unit.coordination.conftest import Agents, until
@@ -65,6 +67,29 @@ async def test_an_agent_that_lost_a_job_does_not_tell_what_failed_in_it(agents: 
     await until(lambda: not list(first.failing_items(0)))
     for job in (first, second):
         await job.stop()
+
+
+async def test_what_was_deleted_is_not_said_to_work_again(
+    agents: Agents, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reads that an item fails no more looks for nothing any longer."""
+    caplog.set_level(logging.INFO)
+    a = await agents.start("a")
+    await a.propose(topic("t", 1))
+    job = Stuck(a, 0.01)
+    gone = job.without_partition(0)
+    job.item_failed("mended", ValueError("odd"), gone)
+    job.item_worked("mended")
+    for item in ("seen by the job", "seen by readiness"):
+        job.item_failed(item, ValueError("odd"), gone)
+    await a.propose(DeleteTopic(name="t"))
+    job.item_worked("seen by the job")
+    assert list(job.failing_items(0)) == []
+    told = {fields["item"]: each.message for each in caplog.records if (fields := vars(each).get("fields"))}
+    no_more = "an item that failed is there no more"
+    assert told == {
+        "mended": "an item fails no more", "seen by the job": no_more, "seen by readiness": no_more,
+    }  # fmt: skip
 
 
 class Stumbling(Job):

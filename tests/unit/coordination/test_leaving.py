@@ -14,7 +14,7 @@ from coordination.state.freeze import freeze, freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.thaw import Thaw
 from coordination.state.types import Done, Refused
-from tests.unit.coordination.kit import A, B, Producer, Script, swap, tiles
+from tests.unit.coordination.kit import A, B, Producer, Script, for_good, swap, tiles
 from tests.unit.coordination.reflect import plain
 
 ROWS = 4  # at once
@@ -31,6 +31,8 @@ def held(level: int = 2) -> tuple[Script, list[int]]:
     script = Script()
     script.register(A, level=level)
     script.register(B, level=level)
+    if level > 1:
+        for_good(script)
     handles = script.topic(A, "t", 2)
     script.topic(A, "other")
     for sequence in range(FULL):
@@ -130,6 +132,7 @@ def test_many_partitions_that_hold_nothing_leave_in_portions_too() -> None:
     script = Script()
     script.register(A)
     script.register(B)
+    for_good(script)
     script.topic(A, "wide", 3 * ROWS)
     script.one(A, DeleteTopic(name="wide"))
     assert len(script.state.leaving) == 2 * ROWS

@@ -368,6 +368,20 @@ async def test_a_graceful_stop_leaves_the_cluster(agents: Agents) -> None:
     assert [one.live for one in a.state.incarnations.values()] == [True, False]
 
 
+async def test_who_leaves_hears_when_the_others_know(agents: Agents) -> None:
+    a, b = await agents.start("a"), await agents.start("b")
+    async with a.applying:  # it is slow to hear of it
+        await b.leave()
+        assert not await b.known_to_others(0.05), "a has not applied it"
+        hearing = asyncio.ensure_future(b.known_to_others(60))
+        await asyncio.sleep(0)
+        assert not hearing.done()
+    await a.propose(Heartbeat())
+    assert await hearing
+    await a.stop()
+    assert await b.known_to_others(60), "nobody is left who has to know"
+
+
 async def test_starting_waits_for_the_log(agents: Agents) -> None:
     a = agents.make("a")
     agents.logs["a"].faults.refused = True

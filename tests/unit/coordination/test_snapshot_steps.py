@@ -286,3 +286,17 @@ def test_a_large_section_is_taken_in_small_steps(kind: str, monkeypatch: pytest.
     seen.append(entries(thaw.state))
     assert seen[-1] - seen[0] in (9, 10)  # ten: a partition and its producers
     assert max(later - earlier for earlier, later in pairwise(seen)) <= 3
+
+
+def test_notes_on_partitions_are_few_objects_and_go_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuple for each of 200,000 partitions set off full collections, and letting go of them took 27 ms."""
+    monkeypatch.setattr(freeze_partitions, "PARTITIONS_PER_STEP", PRODUCERS)
+    state = filled().state
+    frozen = freeze_now(state)
+    blocks = frozen.partitions.blocks
+    assert len(blocks) == 16 // PRODUCERS, "16 partitions, the last one in no full block"
+    assert not any(
+        isinstance(one, tuple) and len(one) == freeze_partitions.NOTED for b in blocks for one in b
+    )
+    left = [len(blocks) for one in sections(frozen) if one.WhichOneof("kind") == "partitions"]
+    assert left[0] > left[-1] == 0, "they go one after the other"

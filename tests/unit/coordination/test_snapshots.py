@@ -87,7 +87,16 @@ def full() -> Script:
     return script
 
 
-SEEN_ELSEWHERE = ("partitions", "topics", "topics_by_id", "topics_by_table_name", "chunks", "subjects")
+DELETED = ("deleted", "deleted_partitions")
+SEEN_ELSEWHERE = (
+    "partitions",
+    "topics",
+    "topics_by_id",
+    "topics_by_table_name",
+    "chunks",
+    "subjects",
+    *DELETED,
+)
 
 
 def visible(script: Script) -> dict[str, object]:
@@ -115,6 +124,7 @@ def visible(script: Script) -> dict[str, object]:
         "chunks": [(s, c.id, c.references) for s, c in state.chunks.by_serial.items()],
         "serial": state.chunks.next_serial,
         "subjects": plain(state.subjects),
+        "deleted": [plain(getattr(state, name)) for name in DELETED],
     }
 
 

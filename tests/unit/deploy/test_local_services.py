@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.services import build
+from deploy.services import build, guardian
 from deploy.services.ports import PORTS, PORTS_STEP, free_port
 from deploy.services.service import START_CPU_SECONDS_MAX, Service, ServiceError, cpu_seconds
 
@@ -48,6 +48,35 @@ def test_what_is_guarded_dies_with_its_parent(how: signal.Signals | None) -> Non
             os.kill(parent.pid, how)
     while not gone(child):
         time.sleep(0.01)
+
+
+ANOTHER_LATER = """
+import io
+real, reads = open, []
+def open(path):  # from the second look on the process has begun a tick later
+    reads.append(path)
+    head, tail = real(path).read().rsplit(")", 1)
+    fields = tail.split()
+    fields[19] = str(int(fields[19]) + len(reads) - 1)
+    return io.StringIO(head + ") " + " ".join(fields))
+"""
+
+
+@pytest.mark.parametrize("reused", [True, False])
+def test_a_number_that_is_another_process_s_by_then_is_left_alone(reused: bool) -> None:
+    program = guardian._PROGRAM
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        told = f"+{child.pid}\n"
+        subprocess.run(
+            [sys.executable, "-c", ANOTHER_LATER + program if reused else program],
+            input=told,
+            text=True,
+            check=True,
+        )
+        if reused:
+            assert child.poll() is None
+            child.kill()
+        assert child.wait() == -signal.SIGKILL
 
 
 class Sleeper(Service):

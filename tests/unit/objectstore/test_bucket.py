@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from objectstore.bucket import Level, check, is_public, judge_rule
+from objectstore.bucket import Level, check, is_public, judge_lock, judge_rule, judge_versioning
 from objectstore.open import StoreOptions
 
 
@@ -61,3 +61,35 @@ def test_lifecycle_rules(rule: dict[str, object], bad: bool) -> None:
 )
 def test_public_statements(statement: dict[str, object], public: bool) -> None:
     assert is_public(statement) is public
+
+
+OLD = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 5}}
+
+
+@pytest.mark.parametrize(
+    ("status", "rule", "level", "told"),
+    [
+        ("Disabled", {}, Level.OK, "is disabled"),
+        ("Suspended", {}, Level.OK, "stay until"),
+        ("Enabled", {}, Level.WARNING, "for ever"),
+        ("Enabled", OLD, Level.OK, "after 5 days"),
+        ("Enabled", OLD | {"Status": "Disabled"}, Level.WARNING, "for ever"),
+        ("Enabled", OLD | {"Filter": {"Prefix": "floe/chunks/"}}, Level.WARNING, "for ever"),
+        ("Enabled", OLD | {"Filter": {"Tag": {"Key": "a", "Value": "b"}}}, Level.WARNING, "for ever"),
+        ("Enabled", OLD | {"Filter": {"Prefix": "floe/"}}, Level.OK, "after 5 days"),
+    ],
+)
+def test_versions_help_as_long_as_they_go_again(
+    status: str, rule: dict[str, object], level: Level, told: str
+) -> None:
+    found = judge_versioning(status, [rule] if rule else [], "floe/")
+    assert (found.level, told in found.message) == (level, True)
+
+
+def test_a_default_retention_keeps_what_floe_deletes() -> None:
+    rule = {"DefaultRetention": {"Mode": "COMPLIANCE", "Years": 2}}
+    found = judge_lock({"ObjectLockEnabled": "Enabled", "Rule": rule})
+    assert (found.level, "2 years (COMPLIANCE)" in found.message) == (Level.WARNING, True)
+    empty: dict[str, object] = {}
+    for harmless in (empty, {"ObjectLockEnabled": "Enabled"}):
+        assert judge_lock(harmless).level is Level.OK

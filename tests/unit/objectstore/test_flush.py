@@ -10,10 +10,20 @@ import pytest
 from objectstore.adapters.memory import MemoryStore
 from objectstore.budget import PutBudget
 from objectstore.faulty import Fault, FaultyStore
-from objectstore.flush import SAMPLES_MIN, ChunkPutter, HedgePolicy
+from objectstore.flush import ChunkPutter
+from objectstore.lateness import EARNED_MAX, SAMPLES_MAX, SAMPLES_MIN, HedgePolicy, Lateness
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.retry import RetryingStore, RetryPolicy
-from objectstore.store import PLAIN, Ambiguous, Buffer, Precondition, PutMode, Retryable
+from objectstore.store import (
+    PLAIN,
+    Ambiguous,
+    Buffer,
+    NotFound,
+    ObjectMeta,
+    Precondition,
+    PutMode,
+    Retryable,
+)
 
 QUICK = HedgePolicy(delay_s_max=0.01, delay_s_min=0.001, share_max=1.0)
 CHUNK = ChunkId(1, 1)
@@ -46,7 +56,7 @@ class Script(MemoryStore):
 async def test_a_chunk_is_put_once_when_the_store_is_quick() -> None:
     store = Script()
     putter = ChunkPutter(store)
-    await putter.put(CHUNK, PARTS)
+    assert await putter.put(CHUNK, PARTS) == 0
     assert await store.get(chunk_key(CHUNK)) == BYTES
     assert (putter.stats.puts, putter.stats.hedges, putter.stats.put_bytes) == (1, 0, len(BYTES))
 
@@ -55,7 +65,7 @@ async def test_a_request_stuck_before_its_effect_is_overtaken() -> None:
     never = asyncio.Event()
     store = Script((never, None))
     putter = ChunkPutter(store, policy=QUICK)
-    await putter.put(CHUNK, PARTS)
+    assert await putter.put(CHUNK, PARTS) == 1
     assert await store.get(chunk_key(CHUNK)) == BYTES
     assert (putter.stats.hedges, putter.stats.hedges_won) == (1, 1)
 
@@ -108,6 +118,34 @@ async def test_with_retries_below_a_lost_answer_is_success() -> None:
     assert await faulty.get(chunk_key(CHUNK)) == BYTES
 
 
+async def test_who_looks_does_not_keep_the_answer_of_the_first_waiting() -> None:
+    """The hedge is refused and looks at what is there; the first request's answer comes meanwhile."""
+    answered, never = asyncio.Event(), asyncio.Event()
+
+    class SlowToRead(Script):
+        async def head(self, key: str) -> ObjectMeta:
+            answered.set()
+            await never.wait()
+            return await super().head(key)
+
+    store = SlowToRead((None, answered))
+    putter = ChunkPutter(store, policy=QUICK)
+    assert await putter.put(CHUNK, PARTS) == 1
+    assert (store.puts, putter.stats.hedges_won) == (2, 0)
+
+
+async def test_a_look_that_fails_leaves_it_to_the_first_request() -> None:
+    answered = asyncio.Event()
+
+    class Blind(Script):
+        async def head(self, key: str) -> ObjectMeta:
+            asyncio.get_running_loop().call_later(0.05, answered.set)
+            raise NotFound(key)
+
+    store = Blind((None, answered))
+    assert await ChunkPutter(store, policy=QUICK).put(CHUNK, PARTS) == 1
+
+
 async def test_hedges_are_a_small_share_of_all_puts() -> None:
     """A store that is late for everybody must not get twice the load."""
 
@@ -125,10 +163,36 @@ async def test_hedges_are_a_small_share_of_all_puts() -> None:
 @pytest.mark.parametrize(("factor", "delay"), [(0.0, 0.05), (1e12, 2.0)])
 async def test_the_delay_follows_what_puts_take_within_its_bounds(factor: float, delay: float) -> None:
     putter = ChunkPutter(MemoryStore(), policy=HedgePolicy(factor, delay_s_min=0.05, delay_s_max=2.0))
-    assert putter.delay_s == 2.0  # nothing is known yet
+    assert putter.lateness.delay_s == 2.0  # nothing is known yet
     for number in range(SAMPLES_MIN):
         await putter.put(ChunkId(1, number), PARTS)
-    assert putter.delay_s == delay
+    assert putter.lateness.delay_s == delay
+
+
+def test_a_request_is_late_when_nine_in_ten_took_less() -> None:
+    lateness = Lateness(HedgePolicy(delay_s_min=0.001))
+    for milliseconds in range(1000, 1000 + SAMPLES_MAX):  # forgotten
+        lateness.took(milliseconds / 1000)
+    for milliseconds in range(1, SAMPLES_MAX + 1):
+        lateness.took(milliseconds / 1000)
+    assert lateness.delay_s == pytest.approx(0.9 * SAMPLES_MAX / 1000, abs=0.001)
+
+
+def test_what_was_earned_in_good_times_is_not_spent_all_at_once() -> None:
+    lateness = Lateness(HedgePolicy(share_max=0.1))
+    for _ in range(1_000):
+        lateness.began()
+    spent = 0
+    while lateness.affordable:
+        lateness.hedged()
+        spent += 1
+    assert spent == EARNED_MAX
+    for _ in range(9):
+        lateness.began()
+    assert not lateness.affordable
+    lateness.began()
+    lateness.began()
+    assert lateness.affordable
 
 
 async def test_a_cancelled_put_leaves_nothing_running() -> None:

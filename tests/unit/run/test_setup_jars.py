@@ -40,7 +40,8 @@ def test_a_jar_that_did_not_come_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_set_is_refused_with_those_there_are() -> None:
-    with pytest.raises(JarsFailed, match="there are connect, iceberg, kafka, kit, rest, sparkkafka, streams"):
+    every = "there are connect, iceberg, kafka, kit, mirror, rest, sparkkafka, streams"
+    with pytest.raises(JarsFailed, match=every):
         jars.pinned("spark")
 
 

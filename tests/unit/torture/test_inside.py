@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from agent.app import App
 from agent.config import Config, embedded_values
 from objectstore.batch import NewRecord, build
 from objectstore.chunk import HEADER_SIZE
+from objectstore.naming import segment_key
 from tests.bench.load import create_topic
 from tests.compat import raw
 from tests.torture import inside
@@ -119,3 +121,27 @@ async def test_aborted_records_that_merging_left_behind_are_no_finding(tmp_path:
     assert (partition.merged.records, partition.high_watermark) == (6, 8), "two were aborted"
     await app.stop()
     assert await findings(tmp_path) == []
+
+
+async def test_a_segment_behind_others_that_is_gone_is_found(tmp_path: Path) -> None:
+    """A plan ends in front of it: nobody is to take that for the end of the partition."""
+    settings = embedded_values(tmp_path, kafka_port=0, http_port=0)
+    merging = {"interval_ms": 50, "age_s": 1, "segment_bytes": 65_536}
+    app = App(Config.model_validate({**settings, "merging": merging}))
+    await app.start()
+    bootstrap = f"127.0.0.1:{app.kafka_port}"
+    await create_topic(bootstrap, "t", 1)
+    for _ in range(3):
+        await raw.produce(bootstrap, "t", build([NewRecord(NOW, None, os.urandom(60_000))]))
+    (partition,) = app.replica.state.topics["t"].partitions
+    async with asyncio.timeout(WAIT_S_MAX):
+        while len(partition.slices):  # noqa: ASYNC110  # nothing tells of a merge
+            await asyncio.sleep(0.05)
+    assert partition.merged is not None
+    named = await app.merged.manifest(partition.merged.manifest)
+    assert len(named) > 1
+    await app.stop()
+    assert await findings(tmp_path) == []
+    (tmp_path / "store" / segment_key(named[len(named) - 1].segment)).unlink()
+    (found,) = await findings(tmp_path)
+    assert (found.anomaly, found.place) == ("unreadable-manifest", "t-0")

@@ -229,7 +229,7 @@ class Merging(Job):
         now_s = asyncio.get_running_loop().time()
         for handle, found in groupby(sorted(error.pieces, key=_place), key=lambda each: each[0]):
             refs = [ref for _, ref in found]
-            self.item_failed(_item_name(handle), error, level=0)
+            self.item_failed(_item_name(handle), error, self.without_partition(handle), level=0)
             partition = self.replica.state.partitions[handle]
             if partition is None:
                 continue
@@ -254,8 +254,8 @@ class Merging(Job):
             logging.INFO if isinstance(error, ChunkMissing) else logging.WARNING,
         )
         if len(handles) == 1:
-            names = names_of(state, handles[0])
-            self.item_failed(_item_name(handles[0]), error, level=level, fields=names)
+            names, gone = names_of(state, handles[0]), self.without_partition(handles[0])
+            self.item_failed(_item_name(handles[0]), error, gone, level=level, fields=names)
             return
         partitions = [names_of(state, handle) for handle in handles[:TOLD_MAX]]
         text = f"{type(error).__name__}: {error}"

@@ -12,7 +12,6 @@ from agent.background.rewriting.merging.worker import Session as MergingSession
 from agent.background.rewriting.merging.worker import Worker
 from agent.background.rewriting.worker import Session, answer_of
 from agent.telemetry.metrics import Metrics
-from coordination.clock import SystemClock
 from coordination.state.types import Partition
 from objectstore.grace import Grace
 from objectstore.store import ObjectStore
@@ -48,10 +47,10 @@ def parts_of(
         store,
         services.merged,
         Worker(Inline(MergingSession())),
-        SystemClock(),
+        services.clock,
         bytes(16),
         rules,
-        Decisions(Grace(skipped_wait_ms, SystemClock().now_ms, SystemClock().monotonic)),
+        Decisions(Grace(skipped_wait_ms, services.clock.now_ms, services.clock.monotonic)),
     )
 
 

@@ -14,7 +14,7 @@ from agent.background.expiry.transactions import TransactionTimeouts
 from agent.background.retention.job import LogRetention
 from agent.telemetry.metrics import Metrics
 from coordination.clock import ManualClock, SystemClock
-from coordination.commands import Claim, CommitOffsets, DeleteTopic
+from coordination.commands import Claim, CommitOffsets, DeleteTopic, PurgeTopics
 from coordination.jobs import STORE_FAILURES_MAX
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state.types import ClaimHolder, Done
@@ -315,6 +315,7 @@ async def test_a_manifest_that_cannot_be_read_keeps_no_other_from_being_dropped(
         await merge_rows(agent, memory_store, 1, name=name)
         await agent.services.replica.propose(DeleteTopic(name=name))
     state = agent.services.replica.state
+    await agent.services.replica.propose(PurgeTopics(topic_id=list(state.deleted)))
     assert len(state.manifest_garbage) == len(TOPICS)
     replica, clock = agent.services.replica, agent.services.clock
     merged = collection.make_merged_collector(replica, store, MergedRanges(store), clock, 0)

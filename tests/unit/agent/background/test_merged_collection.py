@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agent.background.collection import make_collector, make_merged_collector
 from coordination.clock import ManualClock
-from coordination.commands import DeleteTopic, FenceIncarnation
+from coordination.commands import DeleteTopic, FenceIncarnation, PurgeTopics
 from objectstore.adapters.memory import MemoryStore
 from objectstore.collect import TOLD_MAX, Report
 from objectstore.merged import MergedRanges
@@ -81,7 +81,11 @@ async def test_a_deleted_topic_gives_its_segments_back_after_the_grace(
     await create(agent)
     await fill(agent, 4)
     await merge_rows(agent, memory_store, 4)
-    await agent.services.replica.propose(DeleteTopic(name="t"))
+    await collect(agent, memory_store)
+    replica = agent.services.replica
+    await replica.propose(DeleteTopic(name="t"))
+    assert await collect(agent, memory_store) == [], "it can come back"
+    await replica.propose(PurgeTopics(topic_id=list(replica.state.deleted)))
     assert await collect(agent, memory_store, grace_s=3600) == [], "within the grace"
     await collect(agent, memory_store)
     for prefix in ("chunks/", SEGMENTS, MANIFESTS):

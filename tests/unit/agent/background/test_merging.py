@@ -20,7 +20,7 @@ from objectstore.batch import peek, split
 from objectstore.cache import SliceCache
 from objectstore.faulty import FaultRates, FaultyStore
 from objectstore.naming import MANIFESTS, SEGMENTS, manifest_key, object_key
-from objectstore.store import Retryable
+from objectstore.store import ObjectStore, Retryable
 from tests.unit.agent.background.merging_rig import EAGER, job_of, merge_rows, partition_of, parts_of
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_handlers_produce_fetch import NOW, create, fetch, offsets, produce, values
@@ -43,7 +43,7 @@ def forget_memory(agent: Agent) -> None:
     agent.services.reader._tail = SliceCache(0)
 
 
-async def keys(store: MemoryStore, prefix: str) -> list[str]:
+async def keys(store: ObjectStore, prefix: str) -> list[str]:
     return [meta.key async for page in store.list(prefix) for meta in page]
 
 

@@ -12,7 +12,7 @@ from agent.background.retention.job import LogRetention
 from agent.net.wire.generated import delete_topics as dt
 from agent.telemetry.metrics import Metrics
 from coordination.clock import ManualClock
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, Claim
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, Claim, PurgeTopics
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
@@ -140,6 +140,8 @@ async def test_bytes_are_given_back_after_the_grace_period_and_not_before(
     else:
         request = dt.DeleteTopicsRequest([dt.DeleteTopicState("gone")], timeout_ms=5000)
         assert (await agent.call("DeleteTopics", request, 6)).responses[0].error_code == 0
+        state = agent.services.replica.state
+        await agent.services.replica.propose(PurgeTopics(topic_id=list(state.deleted)))
     replica, clock = agent.services.replica, agent.services.clock
     await make_collector(replica, memory_store, clock, 3600).run()
     assert await chunks(memory_store) == of_both, "a reader may have planned with them"

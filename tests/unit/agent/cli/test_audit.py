@@ -82,7 +82,7 @@ def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch:
     expected: set[tuple[int, str]] = set()
     way = partial(damaged, aborted, expected)
     monkeypatch.setattr("deploy.run.damage.WAYS", {"abort": way})
-    done = damage("abort", "audited", "floe.audited", f"{dev.http}/iceberg", {})
+    (done,) = damage(["abort"], "audited", "floe.audited", f"{dev.http}/iceberg", {})
     status, verdict = audit(dev, "audited", jars, "--since", "start")
     assert (status, verdict["equal"]) == (1, False)
     assert verdict["since"] == [], "all is compared, whatever was before"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.agent.cli.conftest import Dev, floe
+from tests.unit.agent.cli.conftest import Dev, floe, inside
 
 ORDER = """syntax = "proto3";
 package shop.v1;
@@ -171,6 +172,40 @@ def test_damage_is_shown_and_passed_over_when_somebody_says_so(dev: Dev) -> None
     assert [d["skipped"] for d in told["damaged"]] == [True]
     assert dev.fails("topic", "skip-damaged", "hurt", "--partition", "2")[0] == 5
     assert dev.fails("topic", "skip-damaged", "absent", "--partition", "0")[0] == 5
+
+
+def test_the_bucket_is_scrubbed_on_somebodys_word(dev: Dev) -> None:
+    """Two chunks that hold each other's bytes are found, told of, and put back."""
+    dev.run("topic", "create", "worn")
+    for number in range(2):
+        dev.run("produce", "worn", "-v", f"worn-{number}")
+    others = scrub(dev)  # that tests before have damaged
+    chunks = dev.data_dir.rglob("*.chunk")
+    first, second = sorted(each for each in chunks if b"worn-" in each.read_bytes())
+    before = [first.read_bytes(), second.read_bytes()]
+    first.write_bytes(before[1])
+    second.write_bytes(before[0])
+    told = scrub(dev)
+    more = [told[each] - others[each] for each in ("found", "repairable", "repaired")]
+    assert (told["done"], more) == (True, [2, 2, 0])
+    assert first.read_bytes() == before[1], "without --repair nothing is changed"
+    told = scrub(dev, "--repair", "--bytes-per-s", "100000000")
+    assert told["repaired"] == others["repairable"] + 1, "with the first the second is whole, too"
+    assert [first.read_bytes(), second.read_bytes()] == before
+    table = next(each for each in dev.data_dir.rglob("*.metadata.json"))
+    content = table.read_bytes()
+    table.unlink()
+    lost = dev.run("bucket", "scrub", "--repair", status=1)
+    assert path_key(table).rsplit("/", 1)[-1] in lost.out.replace("\n", "")
+    table.write_bytes(content)
+    assert scrub(dev)["found"] == others["found"] - others["repairable"]
+
+
+def scrub(dev: Dev, *more: str) -> dict[str, Any]:
+    """What a run of everything found, well or not."""
+    asked = ("bucket", "scrub", "--output", "json", *more)
+    told: dict[str, Any] = json.loads(inside(*asked, FLOE_BOOTSTRAP=dev.bootstrap, FLOE_HTTP=dev.http).out)
+    return told
 
 
 def path_key(path: Path) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.cli.observing.ailments import Ailment, Grade, ailments
 from agent.cli.observing.bundle import LEFT_OUT
-from agent.cli.observing.cluster import Told, samples_of
+from agent.cli.observing.cluster import samples_of
 from agent.cli.observing.top import Line, lines
+from agent.health.ailments import Ailment, Grade, ailments
+from agent.health.told import Told
 from tests.unit.agent.cli.conftest import Dev, fails
 
 DAY_S = 86_400
@@ -51,6 +53,7 @@ def test_a_sound_cluster_has_no_ailment() -> None:
 
 
 CHECK: Mapping[str, Any] = {"name": "log", "ok": False, "message": "no leader", "for_s": 7.0}
+PROCESS = {"name": "a.1", "ready": False, "replaced": 3, "last_end": "ended, SIGKILL"}
 PLACE = {"topic": "t", "partition": 3, "from_offset": 4, "to_offset": 9, "reason": "lost"}
 JOB = {"job": "snapshot", "failures": 3, "since": "noon", "error": "Denied"}
 SICK: dict[str, tuple[Told, Grade, str]] = {
@@ -97,6 +100,11 @@ SICK: dict[str, tuple[Told, Grade, str]] = {
         agent(tables=[{"topic": "t", "problems": ["odd"]}]),
         Grade.ODD,
         "the table of t goes on with a problem: odd",
+    ),
+    "a process": (
+        replace(agent(), processes=[PROCESS]),
+        Grade.WRONG,
+        "was replaced 3 times and is not ready; the one before: ended, SIGKILL",
     ),
     "aside": (
         agent("b", brokers=[broker("a", "the store"), broker("b")]),

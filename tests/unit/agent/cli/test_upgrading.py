@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.observing.ailments import Ailment, Grade
-from agent.cli.observing.cluster import Told
 from agent.cli.observing.upgrading import TABLE_FORMAT_MAX, Assigned, Levels, hindrances
+from agent.health.ailments import Ailment, Grade
+from agent.health.told import Told
 from agent.version import VERSION
 from iceberg.rest_commit import FORMAT_VERSION_MAX
 from tests.unit.agent.cli.conftest import Dev
@@ -78,9 +78,15 @@ def test_the_formats_are_those_that_the_catalog_takes() -> None:
 
 def test_a_running_agent_is_read_and_its_file_is_tried(dev: Dev, tmp_path: Path) -> None:
     dev.run("topic", "create", "upgraded", "--config", "segment.bytes=1048576")
+    dev.run("cluster", "config", "set", "log.roll.jitter.hours=1")
     told = json.loads(dev.run("upgrade", "check", "--output", "json").out)
+    dev.run("cluster", "config", "unset", "log.roll.jitter.hours")
     assert (told["versions"], told["to"], told["feature_level"]) == ([VERSION], VERSION, 2)
-    assert {each["what"].split(" ")[0] for each in told["found"]} == {"is", "segment.bytes"}
+    assert {each["what"].split(" ")[0] for each in told["found"]} == {
+        "is",
+        "segment.bytes",
+        "log.roll.jitter.hours",
+    }
     file = tmp_path / "floe.yaml"
     file.write_text("produce: {lingerms: 4}\n")
     shown = dev.run("upgrade", "check", "--config", str(file), status=1).out

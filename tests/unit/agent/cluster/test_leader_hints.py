@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import weakref
 from collections import Counter
 
 from agent.cluster.hints import NO_BROKER, LeaderHints
@@ -52,6 +55,58 @@ def test_only_the_partitions_of_an_agent_that_left_move_and_they_come_back_with_
 def test_only_what_a_new_agent_takes_moves_to_it() -> None:
     before, after = leaders([1, 2, 3]), leaders([1, 2, 3, 4])
     assert all(a in (b, 4) for b, a in zip(before, after, strict=True))
+
+
+def test_what_was_chosen_before_changes_no_choice() -> None:
+    """Many changes of members, zones and roles, each looked at by some partitions only."""
+    draw, known = random.Random(7), dict[int, Broker]()
+    hints = LeaderHints(lambda: known)
+    for _ in range(150):
+        for node in draw.sample(range(12), draw.randrange(1, 3)):
+            if node in known and draw.random() < 0.6:
+                del known[node]
+            else:
+                known[node] = broker(
+                    node, draw.choice(("", "a", "b")), draw.choice((ROLES, (FETCH,), (PRODUCE,)))
+                )
+        afresh = hints_of(*known.values())
+        for handle in draw.sample(HANDLES[:40], draw.choice((0, 5, 30))):
+            for zone in ("", "a", "b"):
+                assert hints.leader(handle, zone) == afresh.leader(handle, zone)
+                assert hints.reader(handle, zone) == afresh.reader(handle, zone)
+                assert hints.replicas(handle, zone) == afresh.replicas(handle, zone)
+
+
+def test_a_restart_among_many_agents_weighs_what_moved_and_not_all_of_them() -> None:
+    known, handles = {node: broker(node) for node in range(100)}, HANDLES[:300]
+    hints = LeaderHints(lambda: known)
+    before = [hints.leader(handle) for handle in handles]
+    assert hints.view().writers.weighed == 100 * len(handles)
+    left = known.pop(before[0])
+    moved = before.count(before[0])
+    for handle in handles:
+        hints.leader(handle)
+    assert hints.view().writers.weighed == moved * 99 + (len(handles) - moved)
+    known[before[0]] = left
+    assert [hints.leader(handle) for handle in handles] == before
+    assert hints.view().writers.weighed == 2 * len(handles)
+
+
+def test_changes_that_nobody_looked_at_forget_nothing_and_keep_one_state_alone() -> None:
+    known = {node: broker(node) for node in range(10)}
+    hints = LeaderHints(lambda: known)
+    first = [hints.leader(handle) for handle in HANDLES]
+    gone = weakref.ref(hints.view().writers)
+    for node in (10, 11, 12):
+        known[node] = broker(node)
+        hints.view()
+    assert gone() is not None, "it is what is compared with"
+    assert [hints.leader(handle) for handle in HANDLES] != first
+    assert hints.view().writers.weighed == 4 * len(HANDLES), "the one before and the three that came"
+    known[13] = broker(13)
+    hints.leader(1)
+    gc.collect()
+    assert gone() is None
 
 
 def test_hints_follow_the_set_of_brokers() -> None:
@@ -125,6 +180,19 @@ def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
     assert elsewhere(hints, brokers[1], "b", range(20), sent, 100.0 + REPEAT_S / 2) == {}
     assert len(elsewhere(hints, brokers[1], "b", range(20), sent, 101.0 + REPEAT_S)) == 20
     assert suits(brokers[1], ""), "a client without a zone stays where it is"
+
+
+def test_a_fetch_of_many_partitions_looks_once_whether_brokers_have_changed() -> None:
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"))}
+    looked: list[int] = []
+
+    def now() -> dict[int, Broker]:
+        looked.append(1)
+        return brokers
+
+    hints = LeaderHints(now)
+    assert len(elsewhere(hints, brokers[1], "b", range(1_000), {}, 100.0)) == 1_000
+    assert len(looked) == 1
 
 
 def test_a_consumer_whose_reader_left_is_sent_to_the_next_at_once() -> None:

@@ -12,8 +12,13 @@ from agent.config.schema import settings
 
 BOUND = re.compile(r"_(max|min|kept)$")
 UNITS = (
+    "agents",
+    "followers",
     "bytes",
     "snapshots",
+    "manifests",
+    "commits",
+    "changes",
     "validators",
     "records",
     "_ms",
@@ -21,6 +26,7 @@ UNITS = (
     "_s",
     "in_flight",
     "connections",
+    "sessions",
     "partitions",
     "chunks",
     "errors",

@@ -244,6 +244,8 @@ def test_a_malformed_flag_is_refused_with_the_form(flag: str) -> None:
             ["listeners.0.tls_client_auth required needs listeners.0.tls_ca_file"],
         ),
         (["listeners.0.tls_client_auth=required"], ["listeners.0.tls_client_auth", "has no TLS"]),
+        (["relay.enabled=true"], ["relay.enabled", "peers.secret"]),
+        (["relay.enabled=true", "peers.enabled=false"], ["relay.enabled", "peers.enabled=true"]),
         (["sasl.admin_user=a"], ["sasl.admin_user and sasl.admin_password"]),
         (
             ["listeners.0.protocol=SASL_PLAINTEXT", "listeners.0.sasl_mechanisms=PLAIN"],

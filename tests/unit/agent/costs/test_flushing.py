@@ -39,7 +39,7 @@ def planned_interval_s(produce: ProduceConfig, write: float, request_bytes: int,
                 events, (now + chance.expovariate(write / request_bytes), next(order), "arrive", [])
             )
         elif what == "done":
-            planner.completed()
+            planner.completed(flush_s)
             for connection in connections:
                 planner.answered(connection, now)
         decision = planner.decide(now)

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from agent.app import App
 from agent.cli import draining
@@ -23,6 +24,13 @@ __all__ = ["cluster"]  # the fixture
 async def drain(app: App, wanted: object) -> httpx.Response:
     async with httpx.AsyncClient() as client:
         return await client.post(f"http://127.0.0.1:{app.http_port}/admin/drain", json=wanted)
+
+
+async def figures(app: App, *names: str) -> list[float]:
+    """Metrics without labels, as Prometheus reads them."""
+    families = text_string_to_metric_families((await http(app, "/metrics")).text)
+    found = {sample.name: sample.value for family in families for sample in family.samples}
+    return [found[name] for name in names]
 
 
 async def done(app: App) -> dict[str, Any]:
@@ -54,6 +62,8 @@ async def test_who_is_drained_is_named_no_more_until_it_is_taken_back(cluster: C
     found = await wire.call("FindCoordinator", fc.FindCoordinatorRequest(key="g"), 2)
     assert found.node_id != gone.replica.node_id
     assert "stepped aside: drained by " in " ".join((await http(gone, "/readyz")).json()["reasons"])
+    assert await figures(gone, "floe_ready", "floe_drained") == [0, 1]
+    assert await figures(others[0], "floe_ready", "floe_drained") == [1, 0]
     await asyncio.sleep(1.0)  # more than return_ms: it is well, and stays away
     assert named(others[0]) == ["b", "c"]
     brokers = (await http(others[0], "/status.json")).json()["brokers"]
@@ -109,8 +119,11 @@ async def test_a_drain_and_an_illness_do_not_hide_one_another(cluster: Cluster) 
     assert (await drain(gone, {"drained": False})).status_code == 200
     await until(lambda: why().startswith("store write"))
     assert (await drain(gone, {"drained": True})).status_code == 200
+    await until(lambda: why().startswith("drained by "))
+    assert await figures(gone, "floe_ready", "floe_drained") == [0, 0], "the alert rings for that"
     cluster.roads[0].full = False
     await until(lambda: why().startswith("drained by ") and not gone.health.faults())
+    assert await figures(gone, "floe_ready", "floe_drained") == [0, 1]
     await asyncio.sleep(0.5)  # more than return_ms
     assert why().startswith("drained by ")
     assert (await drain(gone, {"drained": False})).status_code == 200

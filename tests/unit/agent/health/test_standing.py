@@ -85,7 +85,7 @@ class Cluster(World):
         for name in names:
             self.roads.append(Road(self.store))
             await self.start(name, store=self.roads[-1], **settings)
-        await until(lambda: all(len(app.replica.state.brokers) == len(names) for app in self.apps))
+        await until(lambda: all(len(app.replica.state.brokers) == len(self.apps) for app in self.apps))
         return self.apps
 
 
@@ -146,6 +146,41 @@ async def test_who_loses_only_the_store_is_named_no_more_and_comes_back(cluster:
         await each.close()
 
 
+async def test_who_is_well_again_serves_who_comes_all_the_same_before_it_is_named(cluster: Cluster) -> None:
+    """librdkafka may stay with an agent that Metadata does not name: it would wait for as long as that."""
+    sick, *_ = await cluster.agents("a", "b", "c", return_ms=60_000)
+    await topic(sick)
+    wire = await connect(sick)
+    cluster.roads[0].cut = True
+    await everywhere(cluster, lambda app: named(app) == ["b", "c"])
+    assert (await produce(wire, batch(b"ill"))).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    cluster.roads[0].cut = False
+    stored = await acknowledged(wire, batch(b"x"))
+    read = (await wire.call("Fetch", poll(stored.base_offset, 60_000), 12)).responses[0].partitions[0]
+    assert (read.error_code, bytes(read.records)[-2:-1]) == (0, b"x")
+    assert named(sick) == ["b", "c"]
+    await wire.close()
+
+
+async def test_who_leaves_serves_until_the_others_know(cluster: Cluster) -> None:
+    """Else one Metadata names it and the next does not, and clients go to and fro."""
+    for name in ("a", "b"):
+        await cluster.start(name, **QUICK, shutdown={"drain_ms": 1_000})
+    first, second = cluster.apps
+    await topic(first)
+    wire = await connect(first)
+    async with second.replica.applying:  # it is slow to hear of it
+        stopping = asyncio.create_task(first.stop())
+        await until(lambda: len(first.replica.state.brokers) == 1)
+        assert (await produce(wire, batch(b"x"))).error_code == 0
+    while (told := await produce(wire, batch(b"y"))).error_code == 0:
+        pass
+    assert told.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert list(second.replica.state.brokers) == [second.replica.node_id]
+    await wire.close()
+    await stopping
+
+
 async def test_while_no_agent_can_store_all_of_them_stay(cluster: Cluster) -> None:
     apps = await cluster.agents("a", "b")
     await topic(apps[0])
@@ -199,6 +234,20 @@ async def test_who_loses_only_the_log_is_taken_out_by_the_others_and_comes_back(
     await everywhere(cluster, lambda app: named(app) == ["a", "b", "c"])
     for each in (wire, other):
         await each.close()
+
+
+async def test_who_does_not_step_aside_comes_back_when_the_others_took_it_out(cluster: Cluster) -> None:
+    """Its own checks do not count with health.step_aside off: neither for leaving nor for coming back."""
+    (deaf,) = await cluster.agents("a", step_aside=False)
+    _, other = await cluster.agents("b")
+    cluster.logs[0].faults.partitioned = cluster.roads[0].full = True
+    await until(lambda: named(other) == ["b"])
+    assert "nothing was heard of it" in said_of(other, deaf)
+    await until(lambda: any(each.startswith("store write") for each in deaf.health.faults()))
+    cluster.logs[0].faults.partitioned = False
+    await everywhere(cluster, lambda app: named(app) == ["a", "b"])
+    assert any(each.startswith("store write") for each in deaf.health.faults())
+    assert not deaf.standing.aside
 
 
 async def test_a_log_that_stands_still_for_all_accuses_nobody(cluster: Cluster) -> None:
@@ -324,11 +373,15 @@ async def test_what_seems_slow_is_asked_again_before_it_counts(cluster: Cluster)
 
 
 def judged_by_hand(app: App, hand: Hand) -> tuple[Standing, list[str]]:
-    """A place in Metadata whose time goes by hand, and what is wrong with the agent: empty, nothing is."""
+    """A place in Metadata whose time goes by hand, and what is wrong with the agent: empty, nothing is.
+
+    It is the only one that judges: the agent's own looks no more.
+    """
     reason = [""]
     config = app.config.model_copy(
         update={"health": app.config.health.model_copy(update={"step_aside": True})}
     )
+    app.health.on_look.remove(app.standing.look)
     standing = Standing(config, app.replica, app.health, hand.now)
     app.health.add("hand", lambda: reason[0])
     return standing, reason
@@ -364,12 +417,9 @@ async def test_a_return_counts_once_the_log_has_taken_it(
 ) -> None:
     """It is said at each look until then, and would each time make the next way back twice as long."""
     app, _ = await cluster.agents("a", "b", step_aside=False)
-    hand, reason, refused = Hand(), ["broken"], 0
-    config = app.config.model_copy(
-        update={"health": app.config.health.model_copy(update={"step_aside": True})}
-    )
-    standing = Standing(config, app.replica, app.health, hand.now)
-    app.health.add("hand", lambda: reason[0])
+    hand, refused = Hand(), 0
+    standing, reason = judged_by_hand(app, hand)
+    reason[0] = "broken"
 
     def unwell() -> str:
         return app.replica.state.brokers[app.replica.node_id].unwell

@@ -93,7 +93,7 @@ async def agent_on(
         "log": {"url": "memory:"},
         "store": {"url": "memory:"},
         "tables": {"enabled": False},
-        "http": {"host": "127.0.0.1", "port": 0, "body_bytes_max": 65_536, "barrier_timeout_ms": 300},
+        "http": {"host": "127.0.0.1", "port": 0, "body_bytes_max": 65_536, "barrier_timeout_ms": 2_000},
         "agent": {"name": name},
     }
     config = Config.model_validate({**settings, **sections})

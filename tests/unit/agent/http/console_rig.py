@@ -12,14 +12,19 @@ from typing import Any
 import httpx
 
 from agent.health.standing import Standing
+from agent.kafka.asking import Asking
 from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.showing import Showing
 from agent.net.doors import keys_of
 from coordination.commands import AclBinding, CommitOffsets, CreateAcls
 from coordination.state.acl_types import Operation, PatternType, Permission, ResourceType
 from coordination.state.types import Done
+from iceberg.committer import Committer, CommitterOptions
+from iceberg.committer import Parts as TableParts
+from iceberg.warehouse import Warehouse
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key
+from objectstore.reader import ChunkReader
 from objectstore.store import Buffer
 from tests.unit.agent.http.closed import closed_agent
 from tests.unit.agent.http.conftest import Edge, connect
@@ -51,7 +56,7 @@ async def console(folder: Path, mode: str = "off", **more: Any) -> AsyncIterator
         )
         services.groups.start()
         showing = Showing(services)
-        edge.have(kafka=lambda: showing)
+        edge.have(kafka=lambda: showing, asked=lambda: Asking(services))
         agent = Agent(services, edge.log)
         agent.client.principal = "root"
         yield edge, agent
@@ -82,6 +87,17 @@ async def let(edge: Edge, user: str, operation: Operation, kind: ResourceType, n
     assert isinstance(await edge.replica.propose(CreateAcls(acls=[binding])), Done)
 
 
+def table_of(edge: Edge, topic: str, options: CommitterOptions | None = None) -> Committer:
+    """What commits the topic's table, by hand, in the bucket of `edge`."""
+    parts = edge.parts
+    merged, reader = MergedRanges(edge.store), ChunkReader(edge.store, 1 << 20)
+    warehouse = Warehouse.of(parts.config.store.url, parts.config.warehouse)
+    shared = TableParts(
+        edge.replica, reader, merged, edge.store, warehouse, parts.clock, options or CommitterOptions()
+    )
+    return Committer(shared, topic)
+
+
 async def commit(edge: Edge, group: str, topic: str, offset: int) -> None:
     """A position of the group in partition 0."""
     handle = edge.replica.state.topics[topic].partitions[0].handle
@@ -96,14 +112,29 @@ class Page(html.parser.HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
+        self.facts: dict[str, str] = {}
+        """What stands in lists of names with their values."""
+        self._name, self._in = "", ""
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
+        if tag in ("dt", "dd"):
+            self._in = tag
+            if tag == "dt":
+                self._name = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._in:
+            self._in = ""
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+        if self._in == "dt":
+            self._name += data
+        elif self._in == "dd":
+            self.facts[self._name] = self.facts.get(self._name, "") + data
 
     @property
     def links(self) -> list[str]:

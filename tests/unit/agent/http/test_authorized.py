@@ -35,7 +35,9 @@ def by(edge: Edge, user: str) -> httpx.AsyncClient:
 
 
 def test_no_route_is_without_a_row_and_no_row_without_a_route(edge: Edge) -> None:
-    routes = [each for each in edge.app.routes if isinstance(each, Route)]
+    all_of_it = edge.parts.config.console.model_copy(update={"changes": True})
+    app = edge.rebuilt(config=edge.parts.config.model_copy(update={"console": all_of_it}))
+    routes = [each for each in app.routes if isinstance(each, Route)]
     asked = {
         ("" if route.path == CATALOG_PATH else method, route.path)
         for route in routes

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.http.console import decoding, records
+from agent.http.console.searching import Budget, Search
 from agent.telemetry.shown import RecordsRead
 from coordination.commands import AlterTopicConfigs, BindSchema
 from coordination.state.acl_types import Operation, ResourceType
@@ -112,6 +113,23 @@ async def test_bytes_and_time_end_a_look_too(both: tuple[Edge, Agent]) -> None:
         edge.have(config=edge.parts.config.model_copy(update={"console": limits}))
         async with by(edge, "root") as client:
             assert said in (await page(client, PATH, partition=0, start="oldest", search="none")).said
+
+
+class Hanging:
+    """Kafka's side that does not answer."""
+
+    async def read(self, *_: object) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_look_ends_in_its_time_though_a_read_does_not(both: tuple[Edge, Agent]) -> None:
+    edge, _ = both
+    none: Any = None
+    hanging: Any = Hanging()
+    search = Search(edge.parts, hanging, "t", none, none, 100)
+    assert 0 < search.left_s <= 0.1
+    look = await search.partition(0, 0, Budget(rows=1, records=1, size=1))
+    assert look.problems == ["stopped: its time is over"]
 
 
 async def test_records_are_decoded_by_what_they_are(both: tuple[Edge, Agent]) -> None:

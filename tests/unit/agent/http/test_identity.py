@@ -62,6 +62,19 @@ async def test_no_route_is_served_without_an_identity(closed: Edge, client: http
     assert (await client.post(LOGIN_PATH)).status_code == 400
 
 
+async def test_no_change_is_asked_for_by_another_site_where_nobody_is_asked_who_he_is(closed: Edge) -> None:
+    """Whoever looks at that site may reach an agent that its maker does not."""
+    http = closed.parts.config.http.model_copy(update={"authentication": "none"})
+    closed.have(config=closed.parts.config.model_copy(update={"http": http}))
+    evil, own = {"Origin": "https://evil.example"}, {"Origin": "http://agent"}
+    async with connect(closed.app) as client:
+        for method, path in routes(closed):
+            refused = method not in ("GET", "HEAD") and path != LOGIN_PATH
+            assert ((await client.request(method, path, headers=evil)).status_code == 403) == refused, path
+        answer = await client.put("/mode", json={"mode": "READWRITE"}, headers=own)
+    assert answer.status_code == 200
+
+
 @pytest.mark.parametrize("user", ["ann", "sam", "root"])
 async def test_a_password_of_any_kind_lets_its_user_in(client: httpx.AsyncClient, user: str) -> None:
     for _ in range(2):  # the second time it is remembered

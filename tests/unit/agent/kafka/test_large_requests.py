@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.kafka.handlers.k03_metadata import PARTITIONS_PER_STEP
+from agent.kafka.handlers.k03_metadata import ROWS_PER_STEP
 from agent.net.wire.generated import alter_configs as ac
 from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated import delete_topics as dt
@@ -96,7 +96,7 @@ async def test_a_rehearsal_finds_what_the_request_itself_would_have_left(
 async def test_an_answer_that_takes_long_shows_one_moment(agent: Agent, what: str) -> None:
     """Metadata of many topics is made in steps; what changes all of them between two is not half in it."""
     names = [f"m{number:03}" for number in range(12)]
-    await create(agent, *(topic(name, PARTITIONS_PER_STEP) for name in names))
+    await create(agent, *(topic(name, ROWS_PER_STEP) for name in names))
     asked = asyncio.ensure_future(metadata(agent, *names) if what == "grown" else metadata(agent))
     state = agent.services.replica.state
     while not agent.services.topic_bodies.size:  # noqa: ASYNC110 - until it is at work
@@ -108,4 +108,4 @@ async def test_an_answer_that_takes_long_shows_one_moment(agent: Agent, what: st
             state.topics[name].partitions.append(state.topics[name].partitions[0])
     answer: md.MetadataResponse = await asked
     assert [row.error_code for row in answer.topics] == [0] * len(names)
-    assert {len(row.partitions) for row in answer.topics} == {PARTITIONS_PER_STEP}
+    assert {len(row.partitions) for row in answer.topics} == {ROWS_PER_STEP}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordination.commands import DeleteTopic, MoveLogStart
+from coordination.commands import DeleteTopic, MoveLogStart, PurgeTopics
 from coordination.kafka_codes import Code
 from objectstore.adapters.memory import MemoryStore
 from objectstore.naming import manifest_key
@@ -122,8 +122,10 @@ async def test_a_topic_that_is_deleted_during_the_look_has_nothing(
     store.held = True
     looking = asyncio.create_task(offsets(agent, asked))
     through = await held(store)
+    topic_id = agent.services.replica.state.topics["t"].topic_id
     await agent.services.replica.propose(DeleteTopic(name="t"))
-    if collected:
+    if collected:  # which is not before nobody can bring it back
+        await agent.services.replica.propose(PurgeTopics(topic_id=[topic_id]))
         await store.delete([manifest_key(pointer.manifest)])
     store.held = False
     through.set()

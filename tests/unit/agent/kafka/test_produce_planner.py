@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.kafka.produce.planner import FlushLimits, FlushPlanner, Reason
+from agent.kafka.produce.planner import Decision, FlushLimits, FlushPlanner, Reason
 
 LIMITS = FlushLimits(
     buffer_bytes_max=1000,
@@ -120,6 +120,42 @@ def test_idle_waits_for_the_flush_under_way_but_not_for_ever(planner: FlushPlann
     assert planner.decide(0.002).reason is Reason.IDLE
     planner.in_flight = 1
     assert planner.decide(0.4011).reason is Reason.LINGER
+
+
+def test_a_slow_flush_is_waited_for_as_long_as_flushes_usually_take(planner: FlushPlanner) -> None:
+    """Group commit while the store is as always, no standstill when one PUT is not."""
+    for took_s in (0.2, 0.2, 0.2, 9.0):  # one that was slow does not change what is usual
+        planner.arrived(1, 10, 1, 0.0)
+        flush_all(planner, 0.0)
+        planner.completed(took_s)
+    planner.limits = replace(LIMITS, puts_per_s=1e9, in_flight_max=3)
+    planner.arrived(1, 10, 1, 1.0)
+    flush_all(planner, 1.0)
+    planner.arrived(2, 10, 1, 1.0)
+    assert planner.decide(1.0).wake_at == pytest.approx(1.2)
+    assert planner.decide(1.2001).reason is Reason.LINGER
+    flush_all(planner, 1.2001)
+    planner.arrived(3, 10, 1, 1.3)
+    assert planner.decide(1.3).wake_at == pytest.approx(1.7), "twice as long beside two"
+
+
+def test_quick_flushes_do_not_shorten_the_linger(planner: FlushPlanner) -> None:
+    for _ in range(3):
+        planner.arrived(1, 10, 1, 0.0)
+        flush_all(planner, 0.0)
+        planner.completed(0.001)
+    planner.in_flight, planner._tokens = 1, 9
+    planner.arrived(2, 10, 1, 1.0)
+    assert planner.decide(1.0).wake_at == pytest.approx(1.0 + LIMITS.linger_s)
+
+
+def test_hedges_come_out_of_the_put_budget(planner: FlushPlanner) -> None:
+    planner.arrived(1, 10, 1, 0.0)
+    flush_all(planner, 0.0)
+    planner.hedged(2)  # with the flush's own: the burst
+    planner.completed(0.01)
+    planner.arrived(1, 10, 1, 0.0)
+    assert planner.decide(0.0) == Decision(None, pytest.approx(0.1))
 
 
 def test_a_full_buffer_is_flushed_beside_another_flush(planner: FlushPlanner) -> None:

@@ -17,7 +17,8 @@ from agent.rules.pool import Busy, RulesPool, Unusable
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
 from schema.descriptors import MessageType
-from schema.rules.ruled import Ruled
+from schema.rules.apart import apart
+from schema.rules.ruled import FEW, Ruled
 from schema.validator import BAD_RECORDS_MAX
 from tests.unit.schema import samples
 
@@ -214,3 +215,66 @@ async def test_rules_that_do_not_compile_are_told_at_a_batch(start: START) -> No
     )
     with pytest.raises(Unusable, match=r"the rules of t\.M do not compile: .*c.id"):
         await check(start(), b"", kind=kind)
+
+
+def doubted(*values: bytes, role: str = "value", kind: MessageType = FLIGHT) -> tuple[memoryview, Ruled]:
+    """A batch of these values among many good ones, and what is known of it when it was parted for them."""
+    every = [value for each in values for value in (each, *([GOOD] * FEW))]
+    batch = memoryview(
+        build([NewRecord(1, *((value, None) if role == "key" else (None, value))) for value in every])
+    )
+    ruled = Ruled([role])
+    for place, value in enumerate(every):
+        if value in values:
+            ruled.note(role, place, kind, 0)
+        else:
+            ruled.pass_over(role, place)
+    ruled.apart = apart(batch, ruled, 1 << 20, parted=True)
+    assert ruled.apart is not None
+    return batch, ruled
+
+
+async def looked_at(pool: RulesPool, *values: bytes, bad_max: int = 100, role: str = "value") -> Findings:
+    batch, ruled = doubted(*values, role=role)
+    count = len(values) * (FEW + 1)
+    return await pool.check("t", batch, ruled, count, stop=False, bad_max=bad_max, violations_max=16)
+
+
+def flight(**fields: Any) -> bytes:
+    return FLIGHT.message_class(**{"month": 1, "origin": "EWR", "dest": "JFK"} | fields).SerializeToString()
+
+
+async def test_what_breaks_the_same_rules_as_another_needs_no_worker_and_is_told_in_its_words(
+    start: START,
+) -> None:
+    pool = start(workers=1)
+    first = await looked_at(pool, flight(month=13), flight(dest="EWR"))
+    ended = pool.pids[0]
+    os.kill(ended, signal.SIGSTOP)  # who asks it now waits
+    try:
+        again = await asyncio.wait_for(looked_at(pool, flight(dest="EWR"), flight(month=99, dest="LGA")), 30)
+    finally:
+        os.kill(ended, signal.SIGCONT)
+    assert [(each.index, each.reason) for each in again.bad] == [
+        (0, first.bad[1].reason),
+        (FEW + 1, first.bad[0].reason),
+    ]
+    assert [each.violations for each in again.bad] == [first.bad[1].violations, first.bad[0].violations]
+    assert (again.records, again.bad_records, again.broken) == (2 * (FEW + 1), 2, first.broken)
+
+
+async def test_as_many_are_told_as_are_asked_for_and_counted_all(start: START) -> None:
+    pool = start(workers=1)
+    await looked_at(pool, flight(month=13))
+    found = await looked_at(pool, *[flight(month=month) for month in range(20, 30)], bad_max=3)
+    assert ([each.index // (FEW + 1) for each in found.bad], found.bad_records) == ([0, 1, 2], 10)
+    assert found.broken == {("value", "int32.gte_lte"): 10}
+
+
+async def test_another_role_type_or_other_broken_rules_are_asked_for(start: START) -> None:
+    pool = start(workers=1)
+    await looked_at(pool, flight(month=13))
+    as_key = await looked_at(pool, flight(month=13), role="key")
+    assert as_key.bad[0].reason.startswith("key.month: ")
+    both = await looked_at(pool, flight(month=13, dest="EWR"))
+    assert [rule for _, rule, _ in both.bad[0].violations] == ["flight.route", "int32.gte_lte"]

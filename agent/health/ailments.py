@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from agent.cli.observing.cluster import Told
+from agent.health.told import Told
 
 CLOCK_MS_MAX = 10_000
 LATE_S_MAX = 0.5
@@ -73,6 +73,17 @@ def _reach(agents: Sequence[Told]) -> Iterator[Ailment]:
                 "run this where agents reach each other, or set http.advertised_host; else it has just died"
             )
             yield Ailment(Grade.ODD, each.name, what, remedy)
+
+
+def _processes(each: Told) -> Iterator[Ailment]:
+    """Of a machine with several: one that ends again and again."""
+    for process in each.processes:
+        if not process["ready"] and process["replaced"]:
+            times = f"was replaced {process['replaced']} times and is not ready"
+            what = f"{times}; the one before: {process['last_end']}"
+            remedy = "its last lines in the log say why it ends"
+            page = f"{PAGE}#several-agents-on-one-machine"
+            yield Ailment(Grade.WRONG, str(process["name"]), what, remedy, page)
 
 
 def _agreement(answered: Sequence[Told]) -> Iterator[Ailment]:
@@ -221,7 +232,9 @@ def _defects(each: Told) -> Iterator[Ailment]:
         yield Ailment(Grade.ODD, each.name, what, "a defect: report it with the traceback in its log")
 
 
-OF_ONE: tuple[Callable[[Told], Iterator[Ailment]], ...] = (_ready, _jobs, _records, _load, _secrets, _defects)
+OF_ONE: tuple[Callable[[Told], Iterator[Ailment]], ...] = (
+    _ready, _processes, _jobs, _records, _load, _secrets, _defects
+)  # fmt: skip
 """What one agent is asked for."""
 
 

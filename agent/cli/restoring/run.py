@@ -1,0 +1,190 @@
+"""A topic as it was, into a new one. Start reading at `restored`.
+
+Each partition is read three times: to see where it is cut and what was committed by then, to be written
+behind what the new topic has of it already, and the new one to be compared. What was there at the point is a
+matter of the source alone, so the n-th record of the new partition is always the n-th that was there: a run
+that died is gone on with where the new partition ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from agent.cli.failures import Failure, refused, usage
+from agent.cli.restoring.cutting import Cut, Cutting
+from agent.cli.restoring.digest import Digest
+from agent.cli.restoring.point import Point, point_of
+from agent.cli.restoring.source import Part, Source, batches, source_of
+from agent.cli.restoring.target import begun, finish, made, mark_of
+from agent.cli.restoring.writing import Ranges, Writer
+from agent.cli.session import session
+
+_T = TypeVar("_T")
+
+AT_ONCE: Final = 4
+"""Partitions that are read or written at once: as many as one agent gives batches of at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """What is asked. `without`: configs that the new topic shall not have."""
+
+    topic: str
+    name: str
+    at: str
+    bootstrap: str
+    http: str
+    dry_run: bool = False
+    without: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Restored:
+    """Of one partition: offsets [start, cut) of the source, what was kept, and what the new one has."""
+
+    partition: int
+    start: int
+    cut: int
+    end: int
+    left_out: int
+    digest: Digest = field(default_factory=Digest)
+    ranges: Ranges = field(default_factory=Ranges)
+    found: Digest | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether both have the same records, in the same order."""
+        return self.found is not None and (self.found.count, self.found.text()) == (
+            self.digest.count,
+            self.digest.text(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`left`: configs that the new topic did not get; None: it is marked still."""
+
+    source: Source
+    partitions: Sequence[Restored]
+    left: Sequence[str] | None
+
+    @property
+    def equal(self) -> bool:
+        """Whether all of it was found equal."""
+        return all(each.equal for each in self.partitions)
+
+
+Advance = Callable[[int], None]
+
+
+async def restored(given: Restoring, advance: Advance) -> Report:
+    """Restore it, or with `dry_run` see what that would be. `advance`: told of offsets. Raises Failure."""
+    source = await asyncio.to_thread(source_of, given.http, given.topic)
+    if source.topic == given.name and not source.deleted:
+        raise usage(f"--as {given.name!r} is the topic itself: give the new one another name")
+    async with session(given.bootstrap) as kafka:
+        at = await begun(kafka, source, given.name, given.at) or given.at
+    point = point_of(at)
+    cuts = await _each(source, lambda part: _cut(source, part, point, advance))
+    rows = [
+        Restored(part.partition, cut.start, cut.end, part.end, cut.left_out)
+        for part, cut in zip(source.parts, cuts, strict=True)
+    ]
+    there: list[int] | None = None
+    if not given.dry_run:
+        async with session(given.bootstrap) as kafka:
+            there = await made(kafka, source, given.name, mark_of(source, given.at, cuts))
+
+    async def copy(part: Part) -> None:
+        index = part.partition
+        ends = None if there is None else there[index]
+        await _copy(given, source, cuts[index], rows[index], ends, advance)
+
+    await _each(source, copy)
+    if given.dry_run:
+        return Report(source, rows, None)
+    await _compare(given, rows, advance)
+    report = Report(source, rows, None)
+    if not report.equal:
+        return report
+    async with session(given.bootstrap) as kafka:
+        return Report(source, rows, await finish(kafka, source, given.name, given.without))
+
+
+async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_T]:
+    """The work of each partition, some at once. Raises the first Failure; the others end with it."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(part: Part) -> _T:
+        async with turn:
+            return await work(part)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(part)) for part in source.parts]
+    except* Failure as failures:
+        raise failures.exceptions[0] from None
+    return [each.result() for each in tasks]
+
+
+async def _cut(source: Source, part: Part, point: Point, advance: Advance) -> Cut:
+    """Where the partition is cut. Raises Failure."""
+    wanted = part.end
+    if point.offsets is not None:
+        wanted = point.offsets.get(part.partition, -1)
+        if not part.start <= wanted <= part.end:
+            has = f"{source.topic}-{part.partition} has the offsets {part.start} to {part.end}"
+            raise refused(
+                f"--at names {'no offset' if wanted < 0 else wanted}: {has}; name an offset of each partition"
+            )
+    cutting = Cutting(part.start, wanted, point.time_ms)
+    async for header, batch in batches(source, part.partition, part.start, wanted):
+        advance(header.last_offset_delta + 1)
+        if not cutting.take(header, batch):
+            break
+    return cutting.done()
+
+
+async def _copy(
+    given: Restoring, source: Source, cut: Cut, row: Restored, there: int | None, advance: Advance
+) -> None:
+    """Write what was there behind what the new partition has of it. Raises Failure.
+
+    `there`: how many records it has; None: only look.
+    """
+    if there is None:
+        await _written(source, cut, row, None, advance)
+        return
+    async with session(given.bootstrap) as kafka:
+        writer = Writer(kafka, given.name, row.partition, there)
+        await _written(source, cut, row, writer, advance)
+        await writer.flush()
+        writer.require_not_beyond()
+
+
+async def _written(source: Source, cut: Cut, row: Restored, writer: Writer | None, advance: Advance) -> None:
+    async for header, batch in batches(source, row.partition, cut.start, cut.end):
+        for each in cut.kept(header, batch):
+            row.ranges.add(each.offset, row.digest.count)
+            row.digest.add(each)
+            if writer is not None:
+                await writer.add(each, header.compression)
+        advance(header.last_offset_delta + 1)
+
+
+async def _compare(given: Restoring, rows: Sequence[Restored], advance: Advance) -> None:
+    """Read all of the new topic, and count and digest it. Raises Failure."""
+    new = await asyncio.to_thread(source_of, given.http, given.name)
+
+    async def read(part: Part) -> None:
+        whole, digest = Cut(0, part.end, []), Digest()
+        async for header, batch in batches(new, part.partition, part.start, part.end):
+            for each in whole.kept(header, batch):
+                digest.add(each)
+            advance(header.last_offset_delta + 1)
+        rows[part.partition].found = digest
+
+    await _each(new, read)

@@ -1,0 +1,89 @@
+"""uvicorn inside an event loop that is somebody else's: no signal handlers, no threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from objectstore import tasks
+
+STOP_S_MAX = 5
+STARTED_S = 0.005
+"""Between two looks whether it serves."""
+CONNECTIONS_MAX = 64
+"""Who asks how an agent is: probes, Prometheus, the process that watches it."""
+
+
+class Quiet(uvicorn.Server):
+    """uvicorn, leaving signals to the process's entry."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """See uvicorn.Server: here it captures none."""
+        yield
+
+    def _log_started_message(self, listeners: Sequence[socket.SocketType]) -> None:
+        """It would say how to stop uvicorn, which is not what runs here."""
+
+
+class Listening:
+    """Serves a small application on a socket of the network, or on a Unix socket, until stopped."""
+
+    def __init__(
+        self, app: ASGIApp, where: socket.socket | Path, context: ssl.SSLContext | None = None
+    ) -> None:
+        """A path must be free, and in a folder that nobody else may enter. `context`: it speaks TLS."""
+        self._bound = None if isinstance(where, Path) else where
+        config = uvicorn.Config(
+            app,
+            uds=str(where) if isinstance(where, Path) else None,
+            ws="none",
+            proxy_headers=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=STOP_S_MAX,
+            limit_concurrency=CONNECTIONS_MAX,
+        )
+        config.load()
+        config.ssl = context  # as it is, with what renews it: uvicorn would make one of files
+        self._server = Quiet(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Serve. Raises OSError for a path that cannot be bound."""
+        sockets = None if self._bound is None else [self._bound]
+        self._task = tasks.owned(self._server.serve(sockets=sockets), "listening")
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+            await asyncio.sleep(STARTED_S)
+
+    async def stop(self) -> None:
+        """Stop accepting, finish what is being served within STOP_S_MAX seconds. Idempotent."""
+        self._server.should_exit = True
+        task, self._task = self._task, None
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def bound(what: str, host: str, port: int) -> socket.socket:
+    """A socket on an address; port 0 takes a free one. Raises OSError that names `what`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise OSError(error.errno, f"{what}: cannot bind {host}:{port}: {error.strerror}") from None
+    found.setblocking(False)
+    return found

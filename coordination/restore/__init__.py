@@ -1,0 +1,1 @@
+"""A new log from what the bucket has of a lost one."""

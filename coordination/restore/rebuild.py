@@ -1,0 +1,302 @@
+"""The state that a new log begins with: the source's, and what chunks have that it does not know.
+
+All of it is done by the ordinary apply, with entries that no log holds: a found chunk is committed by its own
+author, as the lost log did, so that producers' sequences drop what is there already. Then all are fenced.
+Which batch apply refused in the lost log too nobody knows; what had a sequence that does not fit, and came in
+no other chunk, is copied and appended without it: rather a record too many than one too few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from google.protobuf.message import Message
+
+from coordination.commands import (
+    ENTRY_FORMAT,
+    AbortTransaction,
+    CommitChunk,
+    ConfigEntry,
+    CreateTopic,
+    Entry,
+    FenceIncarnation,
+    RegisterAgent,
+    command,
+)
+from coordination.kafka_codes import Code
+from coordination.log import LogEntry
+from coordination.restore.found import FoundBatch, FoundChunk, Unusable, missing_chunks, read, unknown_chunks
+from coordination.restore.order import ordered
+from coordination.restore.report import PartitionFound, Report
+from coordination.restore.source import CannotRestore, Source
+from coordination.state import ChunkCommitted, Refused, Result, State
+from coordination.state.restored import settle
+from coordination.state.transaction_batches import IMPLICIT
+from objectstore.chunk import HEADER_SIZE, ChunkWriter, EncodedChunk
+from objectstore.naming import ChunkId, chunk_key
+from objectstore.store import ObjectMeta, ObjectStore
+
+RESTORER = "floe-restore"
+LOST = "floe-lost-"
+RESCUED = "floe-restored-"
+RESCUED_PARTITIONS_MAX = 10_000  # of one topic
+READS_AT_ONCE = 16  # chunks that are read and held at a time
+COPY_BYTES_MAX = 64 << 20  # of one chunk of copies
+_REPEATED = int(Code.DUPLICATE_SEQUENCE_NUMBER)
+_DELETED = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
+_Sequence = tuple[int, int, int, int]  # partition handle, producer id, epoch, base sequence
+
+
+@dataclass(slots=True)
+class Restored:
+    """The state at its last revision, and the objects that it refers to and that are to be put before it."""
+
+    state: State
+    report: Report
+    copies: list[EncodedChunk] = field(default_factory=list)
+
+
+async def rebuild(
+    store: ObjectStore, source: Source, cluster_id: bytes, restorer: int, report: Report
+) -> Restored:
+    """What a new log begins with. `restorer`: an incarnation that no log ever had.
+
+    Raises CannotRestore, StoreError. Changes nothing in the bucket.
+    """
+    return await _Rebuilding(store, source, cluster_id, restorer, report).run()
+
+
+class _Rebuilding:
+    def __init__(
+        self, store: ObjectStore, source: Source, cluster_id: bytes, restorer: int, report: Report
+    ) -> None:
+        self._store, self._state, self._cluster_id = store, source.state, cluster_id
+        self._revision, self._restorer, self._report = source.begin, restorer, report
+        self._found: dict[int, PartitionFound] = {}
+        self._seen: dict[_Sequence, set[int]] = {}  # what found chunks brought into the log → checksums
+        self._left: list[tuple[ChunkId, FoundBatch]] = []
+        self._highest_producer_id = -1
+        self._ends = [0 if each is None else each.high_watermark for each in self._state.partitions]
+
+    async def run(self) -> Restored:
+        store, state, report = self._store, self._state, self._report
+        report.missing_chunks = await missing_chunks(store, state)
+        chunks = await self._chunks()
+        report.chunks_found = len(chunks)
+        self._apply(self._restorer, self._registration(RESTORER))
+        self._rescue(chunks)
+        for chunk in ordered(chunks):
+            self._commit(chunk)
+        copies = await self._copy()
+        self._abort()
+        self._fence()
+        report.positions = settle(state, self._highest_producer_id)
+        for each in self._found.values():
+            partition = state.topics[each.topic].partitions[each.partition]
+            each.end = partition.high_watermark
+        report.partitions = [self._found[handle] for handle in sorted(self._found)]
+        return Restored(state, report, copies)
+
+    async def _chunks(self) -> list[FoundChunk]:
+        found: list[FoundChunk] = []
+        unknown = await unknown_chunks(self._store, self._state, self._restorer)
+        for chunk in await self._read(unknown):
+            if isinstance(chunk, Unusable):
+                self._report.damaged.append((chunk.key, chunk.error))
+            else:
+                found.append(chunk)
+                ids = [batch.producer_id for batch in chunk.batches]
+                self._highest_producer_id = max([self._highest_producer_id, *ids])
+        return found
+
+    async def _read(self, unknown: Sequence[ObjectMeta]) -> list[FoundChunk | Unusable]:
+        """In order; some at once, for each is a request."""
+        found: list[FoundChunk | Unusable] = []
+        for at in range(0, len(unknown), READS_AT_ONCE):
+            some = unknown[at : at + READS_AT_ONCE]
+            found += await asyncio.gather(*(read(self._store, each, self._cluster_id) for each in some))
+        return found
+
+    # Entries.
+
+    def _apply(self, author: int, *messages: Message) -> Sequence[Result]:
+        """One entry of this author, behind everything that was. Nobody's clock is moved by it."""
+        state = self._state
+        known = state.incarnations.get(author)
+        sequence = known.sequence + 1 if known is not None else 1
+        said_ms = known.last_proposed_ms if known is not None else state.clock_ms
+        content = Entry(
+            format=ENTRY_FORMAT, incarnation=author, sequence=sequence, proposed_ms=said_ms,
+            applied_revision=state.revision, commands=[command(message) for message in messages],
+        )  # fmt: skip
+        self._revision += 1
+        entry = LogEntry(self._revision, author, sequence, content.SerializeToString())
+        return state.apply(entry).results
+
+    def _must(self, author: int, *messages: Message) -> Sequence[Result]:
+        """The same; raises CannotRestore where one is refused."""
+        results = self._apply(author, *messages)
+        for result in results:
+            if isinstance(result, Refused):
+                raise CannotRestore(f"the restored state refuses what the restore needs: {result.message}")
+        return results
+
+    def _registration(self, name: str) -> RegisterAgent:
+        level = self._state.feature_level
+        return RegisterAgent(name=name, node_id=-1, feature_min=level, feature_max=level, joining=True)
+
+    # Chunks.
+
+    def _rescue(self, chunks: Sequence[FoundChunk]) -> None:
+        """Handles that the state never gave are of topics whose creation is not archived: one topic has them.
+
+        Handles are given in order, so its partitions have just these; their names nobody knows.
+        """
+        handles = [batch.handle for chunk in chunks for batch in chunk.batches]
+        first = len(self._state.partitions)
+        more = max(handles, default=-1) + 1 - first
+        if more <= 0:
+            return
+        if more > RESCUED_PARTITIONS_MAX:
+            raise CannotRestore(
+                f"chunks name {more} partitions that the archive does not know, at most "
+                f"{RESCUED_PARTITIONS_MAX} can be kept apart: is this the right log's archive?"
+            )
+        name = f"{RESCUED}{self._revision:016x}"
+        made = CreateTopic(
+            name=name,
+            topic_id=blake2b(f"{name} {self._restorer}".encode(), digest_size=16).digest(),
+            partitions=more,
+            configs=[
+                ConfigEntry(name="retention.ms", value="-1"),
+                ConfigEntry(name="floe.table.enabled", value="false"),
+            ],
+        )
+        self._must(self._restorer, made)
+        self._report.rescued_topic = name
+        self._report.rescued_records = sum(
+            batch.records for chunk in chunks for batch in chunk.batches if batch.handle >= first
+        )
+
+    def _commit(self, chunk: FoundChunk) -> None:
+        author = chunk.id.incarnation
+        if author not in self._state.incarnations:
+            self._must(author, self._registration(f"{LOST}{author:016x}"))
+        (result,) = self._apply(
+            author, commit_of(chunk.id.number, chunk.size, chunk.batches, self._state.revision)
+        )
+        if isinstance(result, Refused):
+            self._report.damaged.append((chunk_key(chunk.id), result.message))
+            return
+        assert isinstance(result, ChunkCommitted), f"a chunk's commit answered with {result!r}"
+        repeated = frozenset(result.duplicates)
+        for place, (batch, error) in enumerate(zip(chunk.batches, result.errors, strict=True)):
+            self._judge(chunk.id, batch, error, repeated=place in repeated)
+
+    def _judge(self, chunk: ChunkId, batch: FoundBatch, error: int, *, repeated: bool) -> None:
+        """What became of a batch: appended, there already, or left for the end."""
+        if error == _DELETED:
+            self._report.deleted_records += batch.records
+            return
+        told = self._of(batch)
+        turn = (batch.handle, batch.producer_id, batch.epoch, batch.sequence)
+        there = repeated or error == _REPEATED
+        if batch.transactional and not there:
+            told.unended += batch.records
+        elif not error and not repeated:
+            told.found += batch.records
+            if batch.producer_id < 0:
+                told.plain += batch.records
+            else:
+                self._seen[turn] = {batch.crc}
+        elif there and batch.crc in self._seen.get(turn, (batch.crc,)):
+            told.repeated += batch.records
+        else:
+            self._left.append((chunk, batch))
+
+    def _of(self, batch: FoundBatch) -> PartitionFound:
+        known = self._found.get(batch.handle)
+        if known is None:
+            partition = self._state.partitions[batch.handle]
+            assert partition is not None, "apply looked at it"
+            end = self._ends[batch.handle] if batch.handle < len(self._ends) else 0
+            known = PartitionFound(partition.topic.name, partition.index, end)
+            self._found[batch.handle] = known
+        return known
+
+    async def _copy(self) -> list[EncodedChunk]:
+        """Append what is left and came in no other chunk, without its sequence; the chunks to be put."""
+        copies: list[EncodedChunk] = []
+        writer, batches = ChunkWriter(), list[FoundBatch]()
+        for chunk, batch in self._left:
+            turn = (batch.handle, batch.producer_id, batch.epoch, batch.sequence)
+            seen = self._seen.setdefault(turn, set())
+            if batch.crc in seen:
+                self._of(batch).repeated += batch.records
+                continue
+            seen.add(batch.crc)
+            content = await self._store.get_range(chunk_key(chunk), batch.position, batch.length)
+            if batches and writer.bytes + len(content) > COPY_BYTES_MAX:
+                copies.append(self._append_copies(writer, batches, len(copies)))
+                writer, batches = ChunkWriter(), []
+            writer.add(batch.handle, content)
+            batches.append(batch._replace(producer_id=-1, epoch=-1, sequence=-1))
+        if batches:
+            copies.append(self._append_copies(writer, batches, len(copies)))
+        return copies
+
+    def _append_copies(self, writer: ChunkWriter, batches: Sequence[FoundBatch], number: int) -> EncodedChunk:
+        encoded = writer.finish(self._cluster_id, ChunkId(self._restorer, number))
+        in_order = [batches[ticket] for ticket in writer.order()]
+        (result,) = self._must(
+            self._restorer, commit_of(number, encoded.size, in_order, self._state.revision)
+        )
+        assert isinstance(result, ChunkCommitted), f"a chunk's commit answered with {result!r}"
+        for batch, error in zip(in_order, result.errors, strict=True):
+            if error:
+                raise CannotRestore(f"records of partition {batch.handle} cannot be appended: error {error}")
+            told = self._of(batch)
+            told.found += batch.records
+            told.unsequenced += batch.records
+        return encoded
+
+    # The end of what was.
+
+    def _abort(self) -> None:
+        """End whatever transaction is ongoing: nobody knows whether the lost log committed it."""
+        for transaction in list(self._state.transactions.values()):
+            if transaction.ongoing:
+                name = transaction.transactional_id
+                number = transaction.number
+                self._must(
+                    self._restorer, AbortTransaction(transactional_id=name, number=number, forced=True)
+                )
+                self._report.aborted.append(name)
+
+    def _fence(self) -> None:
+        """Nothing of any author of the lost log counts from here on, the restorer last."""
+        others = [number for number in self._state.live if number != self._restorer]
+        for number in others:
+            self._must(self._restorer, FenceIncarnation(incarnation=number))
+        assert self._revision < self._report.base, "a restore's entries lie below the new log's base"
+        self._revision = self._report.base - 1
+        self._must(self._restorer, FenceIncarnation(incarnation=self._restorer))
+
+
+def commit_of(number: int, size: int, batches: Sequence[FoundBatch], judged: int) -> CommitChunk:
+    """The command that commits a chunk of these batches, in the chunk's order."""
+    commit = CommitChunk(number=number, size=size, first_position=HEADER_SIZE, judged_revision=judged)
+    commit.partition.extend([batch.handle for batch in batches])
+    commit.length.extend([batch.length for batch in batches])
+    commit.offsets.extend([batch.offsets for batch in batches])
+    commit.max_timestamp_ms.extend([batch.max_timestamp_ms for batch in batches])
+    if any(batch.producer_id >= 0 for batch in batches):
+        commit.producer_id.extend([batch.producer_id for batch in batches])
+        commit.producer_epoch.extend([batch.epoch for batch in batches])
+        commit.base_sequence.extend([batch.sequence for batch in batches])
+        if any(batch.transactional for batch in batches):
+            commit.transaction.extend([IMPLICIT * batch.transactional for batch in batches])
+    return commit

@@ -1,0 +1,85 @@
+"""What a restore found, as an operator needs it: what is certain, what was found again, what is in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from coordination.state.restored import PositionCut
+
+
+@dataclass(slots=True)
+class PartitionFound:
+    """Of one partition. Records below `certain_end` are where they were; those behind it were found again.
+
+    `found`: records appended behind it. Of these `plain` have no producer's sequence, so some may be there
+    twice, or may never have been acknowledged; `unsequenced` had one that did not fit, and stand at the end.
+    `repeated` were in the log already. `unended`: records of transactions without an archived end.
+    """
+
+    topic: str
+    partition: int
+    certain_end: int
+    end: int = 0
+    found: int = 0
+    plain: int = 0
+    unsequenced: int = 0
+    repeated: int = 0
+    unended: int = 0
+
+
+@dataclass(slots=True)
+class TableFound:
+    """A table of which the bucket has metadata that is newer than what the restored log points to."""
+
+    namespace: str
+    name: str
+    metadata: str
+    newer: int
+
+
+@dataclass(slots=True)
+class Report:
+    """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`."""
+
+    cluster: str
+    lost_log: str
+    new_log: str = ""
+    dry_run: bool = True
+    snapshot: str = ""
+    snapshot_revision: int = 0
+    entries: int = 0
+    certain: int = 0
+    base: int = 0
+    damaged: list[tuple[str, str]] = field(default_factory=list)
+    missing_revisions: list[tuple[int, int]] = field(default_factory=list)
+    missing_chunks: list[str] = field(default_factory=list)
+    chunks_found: int = 0
+    partitions: list[PartitionFound] = field(default_factory=list)
+    rescued_topic: str = ""
+    rescued_records: int = 0
+    deleted_records: int = 0
+    aborted: list[str] = field(default_factory=list)
+    positions: list[PositionCut] = field(default_factory=list)
+    tables: list[TableFound] = field(default_factory=list)
+
+    @property
+    def found(self) -> int:
+        """Records that were found again."""
+        return sum(each.found for each in self.partitions)
+
+    @property
+    def unended(self) -> int:
+        """Records of transactions whose end is not archived."""
+        return sum(each.unended for each in self.partitions)
+
+    @property
+    def in_doubt(self) -> int:
+        """Records that may be there twice."""
+        return sum(each.plain + each.unsequenced for each in self.partitions)
+
+    def plain(self) -> dict[str, object]:
+        """As JSON says it."""
+        told: dict[str, object] = asdict(self)
+        told["positions"] = [each._asdict() for each in self.positions]
+        told |= {"found": self.found, "unended": self.unended, "in_doubt": self.in_doubt}
+        return told

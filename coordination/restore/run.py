@@ -1,0 +1,190 @@
+"""Restoring a cluster whose log was lost: the steps, and what a death between two of them leaves.
+
+    plan     everything is read and judged; a dry run ends here, and nothing was changed
+    begin    the new etcd gets the new log's name and base: nobody looks at them yet
+    bind     cluster.json names the new log, and the lost one as what it is restored from: from here on agents
+             of the lost log stop (agent/health/binding.py), and none of the new one starts
+    wait     until no agent of the lost log can acknowledge a record whose chunk is not in the bucket
+    again    the plan is made anew: it has every record that was ever acknowledged
+    put      copies of chunks, then the snapshot
+    finish   cluster.json names the new log alone: agents may start
+
+Dead before `bind`, nothing has changed but two keys that nobody reads. Dead behind it, the same command goes
+on from the beginning with the lost log's archive, into the same etcd or another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace as changed
+
+from coordination.clock import Clock
+from coordination.etcd import beginning
+from coordination.etcd.rebased import RebasedLog
+from coordination.restore.rebuild import Restored, rebuild
+from coordination.restore.report import Report, TableFound
+from coordination.restore.source import CannotRestore, source_of
+from coordination.snapshot import encode
+from coordination.state import State
+from coordination.steps import reach
+from objectstore import fingerprint
+from objectstore.fingerprint import BrokenFingerprint, Fingerprint
+from objectstore.naming import CHUNKS, FINGERPRINT_KEY, LOG, TABLES, chunk_key, log_folder, snapshot_key
+from objectstore.retry import find_ours
+from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectStore, Precondition
+
+ALIVE_MS = 30_000  # who wrote to the bucket so lately may be alive
+ENTRIES_MAX = 1 << 31  # of a restore; the base lies so far above its first one
+INCARNATION_BITS = 63
+_METADATA = re.compile(r"(.*/metadata/)(\d+)-[^/]*\.metadata\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """`settle_s`: what agents of the lost log have to notice that they are not the bucket's any more.
+
+    `replace_log`: a log that the etcd has under this cluster's name is deleted. `log_is_lost`: the operator
+    knows it, whatever was written to the bucket lately.
+    """
+
+    dry_run: bool = False
+    settle_s: float = 20.0
+    replace_log: bool = False
+    log_is_lost: bool = False
+
+
+async def restore(store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions) -> Report:
+    """Do it, or in a dry run say what would be done. Raises CannotRestore, LogError, StoreError."""
+    return await _Restore(store, log, clock, options).run()
+
+
+class _Restore:
+    def __init__(self, store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions) -> None:
+        self._store, self._log, self._clock, self._options = store, log.inner, clock, options
+        self._restorer = clock.random_bits(INCARNATION_BITS) or 1
+
+    async def run(self) -> Report:
+        found, etag = await self._bound()
+        lost = found.restored_from or found.log_identity
+        await self._look_at_target(found)
+        if not found.restored_from and not self._options.log_is_lost:
+            await self._look_for_life(found)
+        plan = await self._plan(found, lost)
+        if self._options.dry_run:
+            return plan.report
+        base = plan.state.revision
+        reach("restore/begin")
+        drawn = b"%032x" % self._clock.random_bits(128)
+        identity, floor = await beginning.begin(self._log, drawn, base, replace=self._options.replace_log)
+        reach("restore/bind")
+        bound = changed(found, log_identity=identity, restored_from=lost)
+        try:
+            etag = await fingerprint.replace(self._store, bound, etag)
+        except Precondition:
+            raise CannotRestore(
+                f"{FINGERPRINT_KEY} was changed by somebody else meanwhile: nothing is restored; try again"
+            ) from None
+        reach("restore/bound")
+        await self._clock.sleep(self._options.settle_s)
+        final = await self._plan(bound, lost, floor)
+        await self._publish(final)
+        reach("restore/finish")
+        await fingerprint.replace(self._store, changed(bound, restored_from=""), etag)
+        reach("restore/finished")
+        final.report.new_log, final.report.dry_run = identity, False
+        return final.report
+
+    # Looking.
+
+    async def _bound(self) -> tuple[Fingerprint, str]:
+        try:
+            return await fingerprint.stored(self._store)
+        except NotFound:
+            raise CannotRestore(
+                f"there is no {FINGERPRINT_KEY} below --from: name the bucket with the cluster's prefix"
+            ) from None
+        except BrokenFingerprint as error:
+            raise CannotRestore(str(error)) from None
+
+    async def _look_at_target(self, found: Fingerprint) -> None:
+        held = await beginning.look(self._log)
+        if self._options.replace_log or (not held.used and held.identity != found.log_identity):
+            return
+        prefix = self._log.keys.prefix
+        if held.identity == found.log_identity and not found.restored_from:
+            raise CannotRestore(
+                f"the etcd of --to has the log {held.identity!r} that the bucket belongs to: start the "
+                "agents; --replace-log deletes it and restores from the bucket all the same"
+            )
+        if held.used:
+            raise CannotRestore(
+                f"the etcd of --to has another log under {prefix}: name an etcd without one, or delete "
+                "it with --replace-log"
+            )
+
+    async def _look_for_life(self, found: Fingerprint) -> None:
+        """Refuse where somebody wrote to the bucket a moment ago."""
+        newest = 0
+        for prefix in (CHUNKS, f"{LOG}{log_folder(found.log_identity)}/"):
+            async for page in self._store.list(prefix):
+                newest = max([newest, *(meta.modified_ms for meta in page)])
+        ago_s = (self._clock.now_ms() - newest) / 1000
+        if newest and ago_s * 1000 < ALIVE_MS:
+            raise CannotRestore(
+                f"agents wrote to the bucket {max(0.0, ago_s):.0f} s ago, so log {found.log_identity!r} may "
+                f"live: stop them and wait for {ALIVE_MS // 1000} s, or say --log-is-lost"
+            )
+
+    async def _plan(self, found: Fingerprint, lost: str, base: int = 0) -> Restored:
+        """What the new log begins with, at the revision `base`; 0: far above what the bucket names."""
+        source = await source_of(self._store, lost)
+        base = base or source.begin + ENTRIES_MAX
+        report = Report(
+            found.cluster, lost, snapshot=source.snapshot, snapshot_revision=source.snapshot_revision,
+            entries=source.entries, certain=source.certain, base=base, damaged=source.damaged,
+            missing_revisions=source.missing,
+        )  # fmt: skip
+        made = await rebuild(self._store, source, found.cluster_id, self._restorer, report)
+        report.tables = await _tables_ahead(self._store, made.state)
+        return made
+
+    # Writing.
+
+    async def _publish(self, made: Restored) -> None:
+        reach("restore/put-copies")
+        for copy in made.copies:
+            await self._put(chunk_key(copy.chunk), copy.parts)
+        reach("restore/put-snapshot")
+        content = await asyncio.to_thread(encode, made.state)
+        await self._put(snapshot_key(made.state.revision, self._restorer), [content])
+
+    async def _put(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Create only: the name has this restore's own number in it."""
+        try:
+            await self._store.put(key, parts, CREATE)
+        except (Ambiguous, Precondition):
+            if await find_ours(self._store, key, parts) is None:
+                raise
+
+
+async def _tables_ahead(store: ObjectStore, state: State) -> list[TableFound]:
+    """Tables of which there is metadata newer than the restored pointer: commits that the lost log took."""
+    ahead: list[TableFound] = []
+    for table in state.tables.values():
+        match = _METADATA.fullmatch(table.metadata_location)
+        if match is None:
+            continue
+        folder, version = match[1], int(match[2])
+        prefix = TABLES + folder.partition(f"/{TABLES}")[2]
+        newer = 0
+        with suppress(NotFound):
+            async for page in store.list(prefix):
+                names = [_METADATA.fullmatch(meta.key) for meta in page]
+                newer += sum(name is not None and int(name[2]) > version for name in names)
+        if newer:
+            ahead.append(TableFound(table.namespace, table.name, table.metadata_location, newer))
+    return ahead

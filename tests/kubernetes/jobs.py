@@ -1,0 +1,111 @@
+"""Jobs by Spark on the cluster: the chart's audit and maintenance, and a user's job by spark-submit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deploy.images.jobs import NAME
+from deploy.kubernetes.node import NodeError
+
+if TYPE_CHECKING:
+    from tests.kubernetes.lab import Lab
+
+TOPIC = "load-jobs-by-spark"
+"""The topic of the experiment's own load, which is written meanwhile."""
+NEVER = "0 0 1 1 *"
+_POD = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "3Gi"}}
+VALUES: dict[str, Any] = {
+    "image": NAME.removeprefix("docker.io/"),
+    "audit": {
+        "enabled": True,
+        "topics": [TOPIC],
+        "schedule": NEVER,
+        "wholeSchedule": "",
+        "cores": 1,
+        "memoryMiB": 1024,
+        "resources": _POD,
+    },
+    "maintenance": {
+        "enabled": True,
+        "schedule": NEVER,
+        "arguments": ["--topics", TOPIC, "--files-min", "2"],
+        "resources": _POD,
+    },
+}
+PIPELINE = Path(__file__).with_name("pipeline.py")
+
+
+def by_spark(lab: Lab) -> str:
+    """The chart's CronJobs as Jobs, a pipeline beside them, and the pipeline once more."""
+    lab.kubectl("create", "configmap", "pipeline", f"--from-file={PIPELINE}")
+    lab.kubectl("apply", "-f", "-", given=json.dumps(_pipeline(lab, "pipeline-1")))
+    for name in ("audit", "maintenance"):
+        lab.kubectl("create", "job", name, f"--from=cronjob/floe-{name}")
+    first = _rows(_done(lab, "pipeline-1"))
+    lab.kubectl("apply", "-f", "-", given=json.dumps(_pipeline(lab, "pipeline-2")))
+    audited = json.loads(_json_of(_done(lab, "audit")))
+    kept = json.loads(_json_of(_done(lab, "maintenance")))
+    second = _rows(_done(lab, "pipeline-2"))
+    lab.kubectl("delete", "job", "audit", "maintenance", "pipeline-1", "pipeline-2")
+    lab.kubectl("delete", "configmap", "pipeline")
+    rows = sum(each["table"] for each in audited["topics"])
+    if audited["equal"] is not True or not rows or second <= first:
+        raise NodeError(f"audit: {audited}; pipeline: {first}, then {second} rows")
+    made = [each["topic"] for each in kept["tables"]]
+    return (
+        f"in pods, under load: audit of {rows:,} rows, equal; maintenance of {', '.join(made)}; "
+        f"`spark-submit` of an exactly-once job, {first:,} rows, then {second:,}, each once"
+    )
+
+
+def _pipeline(lab: Lab, name: str) -> dict[str, Any]:
+    """The maintenance's Job with another command: spark-submit in client mode, local."""
+    dry = ("--dry-run=client", "-o", "json")
+    job: dict[str, Any] = json.loads(
+        lab.kubectl("create", "job", name, "--from=cronjob/floe-maintenance", *dry)
+    )
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    container["command"] = ["sh", "-c", _SUBMIT, "submit", TOPIC.replace("-", "_")]
+    container["volumeMounts"].append({"name": "job", "mountPath": "/opt/job"})
+    pod["volumes"].append({"name": "job", "configMap": {"name": "pipeline"}})
+    return job
+
+
+_SUBMIT = (
+    "python -m iceberg.spark.package floe-spark.zip && exec spark-submit --master 'local[1]' "
+    "--jars $(echo $FLOE_SPARK_JARS/*.jar | tr ' ' ',') --py-files floe-spark.zip "
+    "/opt/job/pipeline.py $FLOE_HTTP/iceberg $1 http://minio:9000"
+)
+
+
+def _done(lab: Lab, job: str) -> str:
+    """Wait for its end; what it printed. Raises NodeError with the end of that when it failed."""
+
+    def ended() -> bool:
+        status = json.loads(lab.kubectl("get", "job", job, "-o", "json"))["status"]
+        return bool(status.get("succeeded") or status.get("failed"))
+
+    lab.until(ended, f"job {job} does not end")
+    said = lab.kubectl("logs", f"job/{job}")
+    if not json.loads(lab.kubectl("get", "job", job, "-o", "json"))["status"].get("succeeded"):
+        raise NodeError(f"job {job} failed:\n{said[-4000:]}")
+    return said
+
+
+def _json_of(said: str) -> str:
+    """The one object among what a container wrote to both streams."""
+    found = re.search(r"^\{.*?^\}$|^\{.*\}$", said, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise NodeError(f"no verdict in: {said[-2000:]}")
+    return found[0]
+
+
+def _rows(said: str) -> int:
+    found = re.search(r"^rows (\d+) distinct \1 of \1 in True$", said, re.MULTILINE)
+    if found is None:
+        raise NodeError(f"the pipeline's target is not its source: {said[-2000:]}")
+    return int(found[1])

@@ -1,0 +1,100 @@
+"""What a run left of the log in the bucket: from each snapshot it must lead to the state that agents have.
+
+No agent is asked for the archive: it is read as whoever has lost etcd would read it. Entries may be missing
+only where the log was trimmed before they were archived, and only where a chain that begins there says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from coordination.archive import shelf
+from coordination.archive.head import listed
+from coordination.archive.shelf import Survey
+from coordination.snapshot import decode
+from coordination.state import State
+from coordination.state.errors import StateError
+from objectstore.adapters.memory import MemoryStore
+from objectstore.naming import LOG, SNAPSHOTS, log_folder, piece_key
+from tests.checker.findings import Finding
+from tests.sim.node import AgentNode
+
+BEHIND_S_MAX = 20.0
+"""Within which the archive goes further than the newest snapshot, when all is healed."""
+
+
+def keeps_all(objects: MemoryStore) -> dict[str, Any]:
+    """What is deleted of the archive and of snapshots, by key: a run is judged from its beginning."""
+    kept: dict[str, Any] = {}
+    delete = objects.delete
+
+    async def keeping(keys: Sequence[str]) -> None:
+        kept.update(
+            (key, objects._objects[key])
+            for key in keys
+            if key.startswith((LOG, SNAPSHOTS)) and key in objects._objects
+        )
+        await delete(keys)
+
+    objects.delete = keeping  # type: ignore[method-assign]  # what goes is noted, and goes
+    return kept
+
+
+async def judged(
+    agents: Sequence[AgentNode], objects: MemoryStore, kept: Mapping[str, Any], identity: str
+) -> list[Finding]:
+    """What is wrong with the archive, and with what it was."""
+    app = agents[0].app
+    assert app is not None, "healed before it is judged"
+    folder, last = log_folder(identity), 0
+    try:
+        async with asyncio.timeout(BEHIND_S_MAX):
+            while not (snapshots := app.replica.state.snapshots) or last < snapshots[-1].revision:
+                await asyncio.sleep(0.2)
+                last = max((each.id.last for each in await listed(objects, folder)), default=0)
+    except TimeoutError:
+        return [_wrong("archive-behind", f"it ends at {last}, {BEHIND_S_MAX:.0f} s long")]
+    state, whole = app.replica.state, MemoryStore()
+    whole._objects = {**kept, **objects._objects}
+    counted = [each.revision for each in state.snapshots]
+    now = await shelf.survey(objects, folder, counted)
+    found = await shelf.survey(whole, folder, [0])
+    findings = [*_broken(now), *_broken(found)]
+    known = [0, *await shelf.snapshots(whole)]
+    begun = [min(each for each in known if each >= line[0].header.first - 1) for line in found.lines]
+    for revision in {*counted, *begun}:
+        findings += await _differs(whole, found, revision, state)
+    return findings
+
+
+async def _differs(objects: MemoryStore, found: Survey, revision: int, agents: State) -> list[Finding]:
+    """What comes of the snapshot of a revision and the entries behind it, beside what agents have."""
+    state = State()
+    for key in [key for key in objects._objects if key.startswith(f"{SNAPSHOTS}{revision:016x}")]:
+        state = decode(await objects.get(key))
+    try:
+        async for entry in shelf.entries_after(objects, found, revision):
+            state.apply(entry)
+    except StateError as error:
+        return [_wrong("archive-differs", f"from {revision}: {error}")]
+    hashed = agents.hash_at(state.revision)
+    if hashed in (state.hash, None):  # an agent that came late knows no hash of before
+        return []
+    told = f"from {revision} through {state.revision}: {state.hash}, agents have {hashed}"
+    return [_wrong("archive-differs", told)]
+
+
+def _broken(found: Survey) -> Iterator[Finding]:
+    """Damage, and breaks that no piece owns up to."""
+    for stored, error in found.damaged:
+        yield _wrong("archive-damaged", f"{piece_key(stored.id)}: {error}")
+    begun = {line[0].header.first for line in found.lines if line[0].header.begins}
+    for first, last in found.missing:
+        if last + 1 not in begun:
+            yield _wrong("archive-broken", f"{first} to {last} are in no piece, and nothing says why")
+
+
+def _wrong(name: str, detail: str) -> Finding:
+    return Finding(name, "", detail, ())

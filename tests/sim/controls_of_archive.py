@@ -1,0 +1,49 @@
+"""The log in the bucket with its rules broken: an entry is left out, a successor reads nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordination.archive.keeper import LogArchive
+from coordination.archive.tail import Tail
+from coordination.log import LogEntry
+from tests.sim.controls import Control, patched
+
+
+def _leaves_one_out() -> tuple[tuple[Any, str, Any], ...]:
+    """The first of what waits is not in the piece."""
+    usual = Tail.take
+
+    def take(self: Any, above: int, bytes_max: int) -> list[LogEntry]:
+        taken = usual(self, above, bytes_max)
+        return taken[1:] if len(taken) > 1 else taken
+
+    return ((Tail, "take", take),)
+
+
+def _reads_nothing() -> tuple[tuple[Any, str, Any], ...]:
+    """Whoever takes over goes on with what it applies from now on."""
+
+    async def read(self: Any, head: Any, through: int) -> list[LogEntry]:
+        return []
+
+    return ((LogArchive, "_read", read),)
+
+
+WRONG = frozenset({"archive-differs"})
+ARCHIVE = (
+    Control(
+        "archive-leaves-one-out",
+        "archive: what the log has, in its order",
+        WRONG,
+        lambda: patched(*_leaves_one_out()),
+        lambda plan: plan.archived,
+    ),
+    Control(
+        "archive-successor-reads-nothing",
+        "archive: a successor goes on behind what is there",
+        WRONG,
+        lambda: patched(*_reads_nothing()),
+        lambda plan: plan.archived,
+    ),
+)

@@ -1,0 +1,87 @@
+"""What many audits leave behind is made few, and nothing goes that the next one or an agent asks for."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession, Window
+
+from iceberg.audited import Outcome, take
+from iceberg.spark import audits
+from iceberg.spark.audits import Last
+from tests.spark.catalogs import keep_below
+
+pytestmark = pytest.mark.services
+
+NAMESPACE = "tidied.many"
+TABLE = f"{NAMESPACE}.{audits.NAME}"
+
+
+def keep(local: SparkSession, topic_id: str, end: int, findings: int = 0) -> None:
+    """An audit of a topic with one partition."""
+    audits.keep(local, f"topic {topic_id}", topic_id, {0: (0, end)}, findings, end, namespace=NAMESPACE)
+
+
+def outcomes(local: SparkSession) -> dict[bytes, Outcome]:
+    """What an agent makes of the table's snapshots."""
+    found: dict[bytes, Outcome] = {}
+    rows = local.sql(f"SELECT summary, committed_at FROM {TABLE}.snapshots ORDER BY committed_at").collect()
+    for row in rows:
+        ms = int(row["committed_at"].timestamp() * 1_000)
+        take(found, {"summary": row["summary"], "timestamp-ms": ms})
+    return found
+
+
+@pytest.fixture(scope="module")
+def local(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """A session with a catalog of the module's own."""
+    spark = jvm.newSession()
+    keep_below(spark, "tidied", tmp_path_factory.mktemp("tidied"))
+    return spark
+
+
+@pytest.fixture
+def few(local: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """Of topic a eight audits, the first three equal; of b one before them. Two of all are few here."""
+    monkeypatch.setattr(audits, "FILES_MAX", 2)
+    monkeypatch.setattr(audits, "SNAPSHOTS_MAX", 2)
+    local.sql(f"DROP TABLE IF EXISTS {TABLE}")
+    keep(local, "0b", 7)
+    for number in range(8):
+        keep(local, "0a", number, findings=max(0, number - 2))
+    return local
+
+
+def test_few_rows_files_and_snapshots_say_the_same(
+    few: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, known = outcomes(few), [audits.last(few, each, NAMESPACE) for each in ("0a", "0b")]
+    assert known == [Last({0: 2}, 2), Last({0: 7}, 7)]
+    audits.tidy(few, NAMESPACE)
+    assert few.table(TABLE).count() == 9, "days have not gone by"
+    assert few.table(f"{TABLE}.files").count() == 1
+    kept = few.table(f"{TABLE}.snapshots").count()
+    assert kept <= 5, "the newest two, the equal one and the last one of a, and that of b"
+    assert outcomes(few) == before
+    monkeypatch.setattr(audits, "KEPT_DAYS", 0)
+    for _ in range(2):
+        keep(few, "0b", 8)
+    audits.tidy(few, NAMESPACE)
+    rows = few.table(TABLE).collect()
+    assert sorted((row["topic_id"], row["next_offset"]) for row in rows) == [("0a", 2), ("0a", 7), ("0b", 8)]
+    assert audits.last(few, "0a", NAMESPACE) == known[0]
+    assert outcomes(few)[b"\x0a"] == before[b"\x0a"]
+
+
+def test_an_audit_that_is_kept_meanwhile_stays(few: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its append comes between what tidying read and what it writes: that fails."""
+    window = Window.partitionBy
+
+    def late(*names: str) -> object:
+        keep(few, "0c", 3)
+        return window(*names)
+
+    monkeypatch.setattr(Window, "partitionBy", late)
+    with pytest.raises(Exception, match="conflicting files"):
+        audits.tidy(few, NAMESPACE)
+    assert audits.last(few, "0c", NAMESPACE).offsets == {0: 3}
+    assert few.table(TABLE).count() == 10

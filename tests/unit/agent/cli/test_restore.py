@@ -1,0 +1,57 @@
+"""`floe restore cluster`: what it says and refuses. What it does: tests/unit/coordination/test_restore.py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from deploy.services import Etcd
+from objectstore.open import open_store
+from tests.unit.agent.cli.conftest import Ran, inside
+from tests.unit.coordination.kit import A, Script
+from tests.unit.coordination.lost import Lost, Sent
+
+pytestmark = pytest.mark.services
+
+
+async def fill(root: Path) -> None:
+    """A bucket with an archived topic and a chunk that is not archived."""
+    script = Script()
+    script.register(A)
+    lost = Lost(open_store(f"file://{root}"), script)
+    script.topic(A, "t")
+    await lost.bind()
+    await lost.archive()
+    await lost.commit(A, Sent(0, ["a", "b"]))
+    await lost.store.close()
+
+
+def restore(root: Path, to: str, *more: str) -> Ran:
+    return inside("restore", "cluster", "--from", f"file://{root}", "--to", to, "--settle", "0", *more)
+
+
+def test_it_says_what_it_found_and_refuses_to_do_it_twice(tmp_path: Path, etcd: Etcd) -> None:
+    asyncio.run(fill(tmp_path))
+    to = f"etcd://{etcd.endpoint}/{tmp_path.name}"
+    ran = restore(tmp_path, to)
+    assert (ran.status, "--log-is-lost" in ran.err, ran.err.count("\n")) == (5, True, 1)
+    told = json.loads(restore(tmp_path, to, "--log-is-lost", "--dry-run", "--output", "json").out)
+    assert (told["dry_run"], told["found"], told["in_doubt"]) == (True, 2, 2)
+    ran = restore(tmp_path, to, "--log-is-lost")
+    assert ran.status == 0, ran.err
+    assert "start the agents" in ran.out
+    assert "certain below" in ran.out
+    ran = restore(tmp_path, to, "--log-is-lost")
+    assert (ran.status, "start the agents" in ran.err, ran.err.count("\n")) == (5, True, 1)
+
+
+def test_what_makes_no_sense_is_said_in_one_line(tmp_path: Path, etcd: Etcd) -> None:
+    ran = restore(tmp_path, "sqlite:///tmp/log.db")
+    assert (ran.status, "etcd://" in ran.err) == (2, True)
+    ran = restore(tmp_path, f"etcd://{etcd.endpoint}/nothing")
+    assert (ran.status, "cluster.json" in ran.err, ran.err.count("\n")) == (5, True, 1)
+    ran = restore(tmp_path, "etcd://127.0.0.1:1/nobody")
+    assert ran.status in (4, 5)
