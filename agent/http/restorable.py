@@ -66,7 +66,7 @@ class RestorableRoutes:
         """Those of `partition` from the one that holds `offset` on, `bytes` of them about; empty: the end."""
         shown = readable(self._parts)
         topic, _ = self.found(request)
-        partition = self.partition(topic, request)
+        partition = _partition(topic, number(request, "partition"))
         offset, bytes_max = number(request, "offset"), number(request, "bytes", BYTES_MAX)
         async with self._turn:
             handle, most = partition.handle, min(bytes_max, BYTES_MAX)
@@ -79,10 +79,6 @@ class RestorableRoutes:
             status, what, remedy = _PROBLEMS.get(code, (503, "it cannot be read now", "try again"))
             raise Problem(status, f"{where}: {what}", remedy)
         return Response(b"".join(batches), media_type="application/octet-stream")
-
-    def partition(self, topic: Topic, request: Request) -> Partition:
-        """The one that the query names. Raises Problem 400 and 404."""
-        return _partition(topic, number(request, "partition"))
 
     def found(self, request: Request) -> tuple[Topic, bool]:
         """The topic of that name or id, and whether it is deleted. Raises Problem 403, 404, 409."""

@@ -7,16 +7,18 @@ asks checks them by the checksums in their names and opens them: rows are not th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from agent.http.answers import Problem, number
 from agent.http.barrier import barrier
+from agent.http.console.reading import readable
 from agent.http.restorable import RestorableRoutes
 from iceberg import ledger, manifests
 from iceberg.head import Head, load
@@ -27,16 +29,25 @@ from objectstore.store import NotFound, StoreError
 
 if TYPE_CHECKING:
     from agent.http.parts import Parts
-    from coordination.state.types import Partition, Table, Topic
-    from iceberg.small_files import LiveFile
+    from coordination.state.types import Table, Topic
 
 BYTES_MAX: Final = 8 << 20
 """Of a data file in one answer."""
-FILES_MAX: Final = 100_000
-"""Data files of one partition that one answer names, some 200 bytes each."""
+FILES_MAX: Final = 50_000
+"""Data files that one answer names, some 200 bytes each."""
 READS_MAX: Final = 2
 """At once on one agent; further ones wait."""
 _BEGIN_ANEW: Final = "begin anew"
+
+
+class OldFile(NamedTuple):
+    """A data file with rows of records that left the log: its bytes, rows, lowest and highest offset."""
+
+    location: str
+    size: int
+    rows: int
+    first: int
+    last: int
 
 
 class RestorableRows:
@@ -47,27 +58,34 @@ class RestorableRows:
         self._turn = asyncio.Semaphore(READS_MAX)
 
     async def rows(self, request: Request) -> Response:
-        """Of `partition` the files with rows below its log start, and up to where the table has it."""
+        """Of each partition whose log begins later the files with rows below that, as of one snapshot, and
+        up to where the table has the partition.
+        """
         await barrier(self._parts)
+        readable(self._parts)
         topic, _ = self._topics.found(request)
-        partition, table = self._topics.partition(topic, request), self._table(topic)
-        start = partition.log_start
+        table = self._table(topic)
+        starts = {each.index: each.log_start for each in topic.partitions if each.log_start}
         where = f"table {table.namespace}.{table.name}"
         async with self._turn, _told(where):
             head = await load(self._parts.store, self._warehouse, table.metadata_location)
             known = ledger.next_offsets(head.metadata, topic.topic_id)
-            files = await self._files(head, partition, start)
-        return JSONResponse(
+            files = await self._files(head, starts)
+        partitions = [
             {
-                "table": f"{table.namespace}.{table.name}",
+                "partition": index,
                 "start": start,
-                "next_offset": known[partition.index] if partition.index < len(known) else 0,
-                "files": [[one.location, one.size, one.rows, one.first, one.last] for one in files],
+                "next_offset": known[index] if index < len(known) else 0,
+                "files": sorted(files.get(index, ()), key=lambda one: (one.first, one.location)),
             }
-        )
+            for index, start in starts.items()
+        ]
+        told = {"table": f"{table.namespace}.{table.name}", "partitions": partitions}
+        return Response(await asyncio.to_thread(json.dumps, told), media_type="application/json")
 
     async def file(self, request: Request) -> Response:
         """Bytes of the data file at `location` from `offset` on, `bytes` of them at most."""
+        readable(self._parts)
         topic, _ = self._topics.found(request)
         location = request.query_params.get("location", "")
         offset, most = number(request, "offset"), min(number(request, "bytes", BYTES_MAX), BYTES_MAX)
@@ -107,25 +125,38 @@ class RestorableRows:
                 "ask /rows",
             )
 
-    async def _files(self, head: Head, partition: Partition, below: int) -> list[LiveFile]:
-        """Those with rows of the partition below an offset, by their first one. Raises Problem 409."""
-        found: list[LiveFile] = []
+    async def _files(self, head: Head, below: Mapping[int, int]) -> dict[int, list[OldFile]]:
+        """Those with rows of a partition below its offset, by partition. Raises Problem 409, ValueError."""
+        found: dict[int, list[OldFile]] = {}
+        count = 0
         for each in filter(manifests.live, head.manifests):
-            if each.content != ManifestContent.DATA:
-                raise Problem(409, f"{each.manifest_path} deletes rows: they cannot be told from here")
             content = await read(self._parts.store, self._warehouse, each.manifest_path, each.manifest_length)
-            named = await asyncio.to_thread(manifests.entries, each, content)
-            files = await asyncio.to_thread(manifests.live_files, each, content)
-            if len(files) < len(named):
-                raise Problem(409, f"{each.manifest_path} has files that do not say which offsets they hold")
-            found += (one for one in files if one.partition == partition.index and one.first < below)
-            if len(found) > FILES_MAX:
+            for partition, file in await asyncio.to_thread(_old_files, each, content, below):
+                found.setdefault(partition, []).append(file)
+                count += 1
+            if count > FILES_MAX:
                 raise Problem(
                     409,
-                    f"more than {FILES_MAX:,} data files have rows of partition {partition.index}",
+                    f"more than {FILES_MAX:,} data files have rows of records that left the log",
                     "wait until floe.table.compaction has made them fewer",
                 )
-        return sorted(found, key=lambda one: (one.first, one.location))
+        return found
+
+
+def _old_files(manifest: ManifestFile, content: bytes, below: Mapping[int, int]) -> list[tuple[int, OldFile]]:
+    """Of a manifest, each with its partition. In a thread; raises Damaged and ValueError."""
+    if manifest.content != ManifestContent.DATA:
+        raise ValueError(f"{manifest.manifest_path} deletes rows: which ones cannot be told from here")
+    found = []
+    for each in manifests.entries(manifest, content):
+        file, extent = each.data_file, manifests.extent_of(each.data_file)
+        if extent is None:
+            raise ValueError(f"{file.file_path} does not say which offsets it holds")
+        if extent.first_offset < below.get(extent.partition, 0):
+            size, rows = file.file_size_in_bytes, file.record_count
+            old = OldFile(file.file_path, size, rows, extent.first_offset, extent.last_offset)
+            found.append((extent.partition, old))
+    return found
 
 
 @asynccontextmanager

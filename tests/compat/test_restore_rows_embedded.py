@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from tests.compat.conftest import Embedded, start, stop
 from tests.compat.test_restore_topic_embedded import (
     FIRST_MS,
+    KILLED,
     PARTITIONS,
     Seen,
     end_of,
@@ -24,6 +28,7 @@ from tests.compat.test_restore_topic_embedded import (
     transactional,
     write,
 )
+from tests.unit.agent.cli.conftest import CLEAN, ROOT
 
 CAUGHT_UP_S_MAX = 120.0
 LAYOUTS = {
@@ -79,11 +84,16 @@ def told_story(agent: Embedded, *configs: str) -> Story:
     whole, ends = read(agent, topic), end_of(agent, topic)
     caught_up(agent, topic)
     starts = {0: 13, 1: ends[1]}
+    take(agent, topic, starts)
+    return Story(topic, whole, starts, ends)
+
+
+def take(agent: Embedded, topic: str, starts: dict[int, int]) -> None:
+    """Delete the records below these offsets."""
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
     places = [TopicPartition(topic, partition, offset) for partition, offset in starts.items()]
     for future in admin.delete_records(places).values():
         future.result(60)
-    return Story(topic, whole, starts, ends)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -141,6 +151,29 @@ def test_a_damaged_file_ends_it_before_anything_of_it_is_written(agent: Embedded
     assert "do not have the checksum in its name" in said
     assert "floe.restoring" in floe(agent, "topic", "describe", new)
     assert read(agent, new) == []
+
+
+def test_a_run_that_dies_among_rows_is_gone_on_with_unless_more_left_the_log(agent: Embedded) -> None:
+    story = told_story(agent)
+    new = f"{story.topic}-killed"
+    words = ["restore", "topic", story.topic, "--as", new, "--with-table", "--bootstrap", agent.bootstrap]
+    command = [sys.executable, "-c", KILLED, *words, "--http", agent.http]
+    died = subprocess.run(command, cwd=ROOT, env=CLEAN, capture_output=True, check=False, timeout=240)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    before = read(agent, new)
+    assert 0 < len(before) < story.starts[0] + story.starts[1], "it died among rows of the table"
+    assert "floe.restoring" in floe(agent, "topic", "describe", new)
+    alone = floe(agent, "restore", "topic", story.topic, "--as", new, status=5)
+    assert "was begun from another topic" in alone, "control: with and without rows is not the same"
+    told = restored(agent, story.topic, new, "--with-table")
+    assert told["equal"]
+    assert read(agent, new) == story.whole, "each record once"
+    again = f"{story.topic}-again"
+    command[command.index(new)] = again
+    subprocess.run(command, cwd=ROOT, env=CLEAN, capture_output=True, check=False, timeout=240)
+    take(agent, story.topic, {0: story.starts[0] + 1})
+    moved = floe(agent, "restore", "topic", story.topic, "--as", again, "--with-table", status=5)
+    assert "records left the source since" in moved
 
 
 def files_of(agent: Embedded, topic: str) -> list[Path]:

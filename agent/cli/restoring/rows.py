@@ -84,18 +84,19 @@ _Heap = list[tuple[int, int, Row, Generator[Row, None, None]]]
 """The next row of each open file: its offset, the file's number, and what comes behind it."""
 
 
-def older_of(source: Source, partition: int, start: int) -> Older | None:
-    """What the table has below the partition's log start; None: nothing. Raises Failure."""
-    if not start:
-        return None
-    path = f"/admin/restorable/{source.topic_id}/rows?partition={partition}"
-    told = agent_http.ask(source.http, path)
-    files = [DataFile(*each) for each in told["files"]]
-    if not files:
-        return None
-    if told["start"] != start:
-        raise refused(f"{source.topic}-{partition}: records left it meanwhile: run the command again")
-    return Older(told["table"], partition, files[0].first, start, told["next_offset"], files)
+def older_of(source: Source) -> dict[int, Older]:
+    """What the table has below log starts, by partition. Raises Failure."""
+    told = agent_http.ask(source.http, f"/admin/restorable/{source.topic_id}/rows")
+    begun = {each.partition: each.start for each in source.parts if each.start}
+    if {each["partition"]: each["start"] for each in told["partitions"]} != begun:
+        raise refused(f"records of {source.topic} left the log meanwhile: run the command again")
+    found = {}
+    for each in told["partitions"]:
+        partition, files = each["partition"], [DataFile(*file) for file in each["files"]]
+        if files:
+            first, below = min(file.first for file in files), each["start"]
+            found[partition] = Older(told["table"], partition, first, below, each["next_offset"], files)
+    return found
 
 
 async def rows(source: Source, older: Older) -> AsyncGenerator[list[Row], None]:

@@ -147,8 +147,11 @@ async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(part)) for part in source.parts]
-    except* Failure as failures:
-        raise failures.exceptions[0] from None
+    except ExceptionGroup as failures:  # several may fail at once, as where all of a table is damaged
+        told, others = failures.split(Failure)
+        if told is None or others is not None:
+            raise
+        raise told.exceptions[0] from None
     return [each.result() for each in tasks]
 
 
@@ -156,8 +159,7 @@ async def _older(source: Source) -> dict[int, Older]:
     """What the table has of records that left the log, by partition. Raises Failure."""
     if source.table is None:
         raise refused(f"{source.topic} has no table: restore it without --with-table")
-    found = await _each(source, lambda part: asyncio.to_thread(older_of, source, part.partition, part.start))
-    return {each.partition: each for each in found if each is not None}
+    return await asyncio.to_thread(older_of, source)
 
 
 async def _cut(source: Source, part: Part, older: Older | None, point: Point, advance: Advance) -> Cut:
