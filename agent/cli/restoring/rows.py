@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
@@ -102,11 +103,21 @@ def older_of(source: Source) -> dict[int, Older]:
 async def rows(source: Source, older: Older) -> AsyncGenerator[list[Row], None]:
     """All of them by offset, below the log start. Raises Failure."""
     found = _some(source, older)
+    turn = threading.Lock()
+
+    def step() -> list[Row] | None:
+        with turn:
+            return next(found, None)
+
+    def end() -> None:
+        with turn:  # a step goes on in its thread when who waits for it is cancelled
+            found.close()
+
     try:
-        while given := await asyncio.to_thread(next, found, None):
+        while given := await asyncio.to_thread(step):
             yield given
     finally:
-        await asyncio.to_thread(found.close)
+        await asyncio.to_thread(end)
 
 
 def _some(source: Source, older: Older) -> Generator[list[Row], None, None]:

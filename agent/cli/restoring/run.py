@@ -147,11 +147,8 @@ async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(part)) for part in source.parts]
-    except ExceptionGroup as failures:  # several may fail at once, as where all of a table is damaged
-        told, others = failures.split(Failure)
-        if told is None or others is not None:
-            raise
-        raise told.exceptions[0] from None
+    except* Failure as failures:
+        raise failures.exceptions[0] from None
     return [each.result() for each in tasks]
 
 

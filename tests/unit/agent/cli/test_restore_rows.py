@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -124,6 +125,37 @@ def test_every_row_comes_once_by_its_offset(
         found = taken([stored(Path(name), part) for part in parts.values()], below)
     assert [each.record for each in found] == [record(each) for each in sorted(offsets) if each < below]
     assert not any(each.unreadable for each in found)
+
+
+def test_who_is_cancelled_while_a_file_is_read_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = stored(tmp_path, [record(each) for each in range(6)])
+    copied = rows._fetch
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(source: Source, file: DataFile, copy: IO[bytes]) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        copied(source, file, copy)
+
+    monkeypatch.setattr(rows, "_fetch", slow)
+
+    async def cancelled() -> None:
+        async def take() -> None:
+            async with aclosing(rows.rows(SOURCE, older([file]))) as found:
+                async for _ in found:
+                    pass
+
+        task = asyncio.create_task(take())
+        await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
 
 
 def test_files_that_are_not_what_the_table_says_end_it(tmp_path: Path) -> None:
