@@ -98,9 +98,10 @@ def _experiments(
     lab: Lab, chosen: list[str], first: Future[Load], beside: ThreadPoolExecutor, steps: Steps
 ) -> list[Result]:
     """One after another; the load of the next begins when what is done to the cluster is done, while clients
-    of the last settle and are judged; the image that one of them needs comes meanwhile."""
+    of the last settle; these are judged while the next experiment runs, and their topic is read for that.
+    The image that one of them needs comes meanwhile."""
     image = beside.submit(lab.node.bring, IMAGES / "jobs.tar") if JOBS in chosen else None
-    results, coming = list[Result](), first
+    results, coming = list[Future[Result]](), first
     for name, following in itertools.zip_longest(chosen, chosen[1:]):
         load = coming.result()
         if name == JOBS and image is not None:
@@ -110,16 +111,21 @@ def _experiments(
         if following:
             coming = beside.submit(_load, lab, following)
         time.sleep(SETTLE_S)
-        ended = time.monotonic()
         steps.done(name)
-        results.append(load.judge(name, begun, ended, note))
-        steps.done(f"{name}: all read")
-        _say(f"{name}: {results[-1].as_json()}")
-    return results
+        results.append(beside.submit(_judged, load, name, begun, time.monotonic(), note))
+    told = [each.result() for each in results]
+    steps.done("the last ones judged")
+    return told
+
+
+def _judged(load: Load, name: str, begun: float, ended: float, note: str) -> Result:
+    result = load.judge(name, begun, ended, note)
+    _say(f"{name}: {result.as_json()}")
+    return result
 
 
 def _load(lab: Lab, name: str) -> Load:
-    load = Load(lab.bootstrap, _plain(name))
+    load = Load(lab.bootstrap, _plain(name), RUN / "logs")
     load.begin()
     return load
 
