@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FEWEST, MOST = 3, 4
 STEADY_SECONDS = 10
 """In which the autoscaler wants the same before it takes an agent away; the chart's 600 are long here."""
-LOOKS = 2
+LOOKS = 1
 
 
 def up_and_down(lab: Lab) -> str:

@@ -36,7 +36,7 @@ from coordination.snapshot import (
     encode,
     encode_steps,
 )
-from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
+from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions, due_after
 from coordination.state import ChunkCommitted
 from coordination.state.freeze import freeze, freeze_now
 from objectstore.naming import parse_snapshot_key
@@ -400,3 +400,15 @@ async def write_twice_and_trim(replica: Replica, keeper: SnapshotKeeper) -> None
         await keeper.write()
     await replica.propose(Claim(name="something"))
     await keeper.trim()
+
+
+def test_a_small_snapshot_is_written_again_sooner_than_a_large_one() -> None:
+    """Or agents that restart one after another apply a hundred thousand entries, seconds of a core each."""
+    options = SnapshotOptions(revisions=100_000)
+    assert [due_after(options, size) for size in (0, 5_000_000, 30_000_000, 10**9)] == [
+        5_000,
+        5_000,
+        30_000,
+        100_000,
+    ]
+    assert due_after(SnapshotOptions(revisions=10), 0) == 10, "what the configuration says is the most"
