@@ -42,13 +42,14 @@ class SnapshotOptions:
     revisions: int = 20_000
     seconds: float = 300.0
     revisions_min: int = 5_000  # already after these, while a snapshot has less than BYTES_PER_ENTRY for each
+    seconds_min: float = 20.0  # and then so long after the last one: two snapshots later the log is trimmed
     poll_s: float = 1.0  # between two looks
     slice_s: float = 0.003  # freezing and encoding yield to the event loop after this long
 
 
-def due_after(options: SnapshotOptions, size: int) -> int:
-    """How many revisions behind a newest snapshot of `size` bytes make another one due."""
-    return min(options.revisions, max(options.revisions_min, size // BYTES_PER_ENTRY))
+def early_after(options: SnapshotOptions, size: int) -> int:
+    """How many revisions behind a newest snapshot of `size` bytes are worth another one before its time."""
+    return max(options.revisions_min, size // BYTES_PER_ENTRY)
 
 
 class SnapshotKeeper(Job):
@@ -72,8 +73,9 @@ class SnapshotKeeper(Job):
         state = self.replica.state
         newest, size = (state.snapshots[-1].revision, state.snapshots[-1].size) if state.snapshots else (0, 0)
         behind = state.revision - newest
-        overdue = self._loop.time() - self._last >= self.options.seconds
-        if behind >= due_after(self.options, size) or (overdue and behind > 1):
+        since = self._loop.time() - self._last
+        full = behind >= self.options.revisions or (since >= self.options.seconds and behind > 1)
+        if full or (since >= self.options.seconds_min and behind >= early_after(self.options, size)):
             with self.item("snapshot"):
                 await self.write()
         with self.item("trim"):

@@ -326,7 +326,7 @@ class SnapshotsConfig(Section):
 
     entries_max: Count = 100_000
     """Entries after which a snapshot is written even before its time; already after one for each kB of the
-    newest snapshot, 5,000 at least, for an agent that starts applies them first."""
+    newest snapshot, 5,000 and 20 s at least, for an agent that starts applies them first."""
 
 
 class LogArchiveConfig(Section):

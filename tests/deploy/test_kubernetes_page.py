@@ -97,9 +97,17 @@ def test_a_goal_that_was_missed_is_told() -> None:
 
 
 def test_what_was_measured_while_an_agent_started_is_no_usual_load() -> None:
-    """A look of the metrics server counts from its window's beginning."""
-    look = {"timestamp": "2026-11-27T00:00:10Z", "window": "10.5s"}
-    assert autoscaling.window_began(look) == datetime(2026, 11, 26, 23, 59, 59, 500_000, UTC).timestamp()
+    """A look of the metrics server counts when its window began late enough, and is one."""
+    since = datetime(2026, 11, 27, 0, 1, 0, 0, UTC).timestamp()
+    for ended, window, wanted in (
+        ("00:01:10", "10s", True),
+        ("00:01:10", "10.5s", False),
+        ("00:02:10", "1m2.5s", True),
+        ("00:02:10", "1m12.5s", False),
+        ("00:02:10", "631ms", False),
+    ):
+        look = {"timestamp": f"2026-11-27T{ended}Z", "window": window}
+        assert autoscaling.counts(look, since) == wanted, look
     assert [autoscaling.milli(each) for each in ("12345678n", "1500u", "250m", "1")] == [
         pytest.approx(12.345678),
         1.5,

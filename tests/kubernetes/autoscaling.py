@@ -8,6 +8,7 @@ that send as much as is taken come and go.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ FEWEST, MOST = 3, 4
 STEADY_SECONDS = 10
 """In which the autoscaler wants the same before it takes an agent away; the chart's 600 are long here."""
 LOOKS = 1
+WINDOW_SECONDS_MIN = 5.0
+"""Shorter ones were seen, of 0.6 s."""
+UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+"""Of Go's durations, such as 1m2.5s."""
 
 
 def up_and_down(lab: Lab) -> str:
@@ -82,7 +87,7 @@ def _cpu_percent(lab: Lab) -> int:
     def looked() -> bool:
         for each in json.loads(lab.node.kubectl("get", "--raw", path))["items"]:
             name = each["metadata"]["name"]
-            if name in wanted and window_began(each) >= since:
+            if name in wanted and counts(each, since):
                 used = sum(milli(container["usage"]["cpu"]) for container in each["containers"])
                 seen[name, each["timestamp"]] = used
         looks = Counter(name for name, _ in seen)
@@ -92,10 +97,13 @@ def _cpu_percent(lab: Lab) -> int:
     return round(sum(seen.values()) / len(seen))
 
 
-def window_began(metrics: Mapping[str, Any]) -> float:
-    """Since when what the metrics server says of a pod was measured, Unix time in seconds."""
-    ended = datetime.fromisoformat(metrics["timestamp"]).timestamp()
-    return ended - float(metrics["window"].removesuffix("s"))
+def counts(metrics: Mapping[str, Any], since: float) -> bool:
+    """Whether what the metrics server says of a pod was all measured after `since`, Unix time in seconds, and
+    for long enough."""
+    parts = re.findall(r"([0-9.]+)(h|ms|m|s|us|µs|ns)", metrics["window"])
+    seconds = sum(float(number) * UNIT_S[unit] for number, unit in parts)
+    began = datetime.fromisoformat(metrics["timestamp"]).timestamp() - seconds
+    return seconds >= WINDOW_SECONDS_MIN and began >= since
 
 
 def milli(quantity: str) -> float:

@@ -16,6 +16,7 @@ import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from deploy.kubernetes.namespaces import STATE
@@ -131,14 +132,14 @@ def _load(lab: Lab, name: str) -> Load:
 
 
 def _done(lab: Lab, name: str) -> str:
-    """Its note."""
+    """Its note. What it cannot do, or does not understand of an answer, is its own failure, not the run's."""
     try:
         return ALL[name](lab)
-    except NodeError as error:
+    except (NodeError, ValueError, LookupError, OSError, TimeoutExpired) as error:
         _say(f"{name} failed: {error}")
         lab.install("upgrade")
         lab.until_ready(3)
-        return f"{FAILED}: {str(error).splitlines()[0]}"
+        return f"{FAILED}: {(str(error) or repr(error)).splitlines()[0]}"
 
 
 def _uninstalled(lab: Lab, experiments: list[str], steps: Steps) -> dict[str, Any]:
