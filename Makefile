@@ -13,7 +13,6 @@ setup: ## the pinned virtual environment under .venv
 services: setup ## build etcd, the S3 servers and the chart's tools; bring jars, npm packages, kcat, Prometheus, Chromium, kafka-python's tests
 	$(PY) -m deploy.services build etcd minio versitygw helm kubeconform kube-score porcupine
 	$(PY) -m deploy.setup.jars iceberg kafka connect mirror streams kit rest sparkkafka
-	@$(PY) -m deploy.setup.quick_java >/dev/null
 	@$(PY) -m deploy.setup.node >/dev/null
 	@$(PY) -m deploy.setup.kcat >/dev/null
 	@$(PY) -m deploy.setup.prometheus >/dev/null
