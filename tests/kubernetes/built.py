@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deploy.images import jobs
 from deploy.images.__main__ import cached
@@ -43,7 +43,8 @@ class Built:
             packages = {each: beside.submit(self._packages, each) for each in PACKAGES}
             packages["image"].result()
             agent = self._took("the agent's image", cached)
-            for each in (*jars, *packages.values()):
+            brought: list[Future[Any]] = [*jars, *packages.values()]
+            for each in brought:
                 each.result()
             self._took("the jobs' image", partial(jobs.cached, agent))
             tools.result()
