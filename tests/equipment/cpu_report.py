@@ -8,8 +8,8 @@ test, as a server that the session shares, counts with the test.
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ class CpuReport:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._tests: Counter[str] = Counter()
-        self._fixtures: Counter[str] = Counter()
+        self._tests: dict[str, float] = defaultdict(float)
+        self._fixtures: dict[str, float] = defaultdict(float)
         self._inside = [0.0]  # seconds of shared fixtures, by depth of their nesting
         self._collected_s = 0.0
 
@@ -81,7 +81,7 @@ class CpuReport:
 
     def pytest_unconfigure(self) -> None:
         """Everything has ended: the report."""
-        files: Counter[str] = Counter()
+        files: dict[str, float] = defaultdict(float)
         for name, spent in [*self._tests.items(), *self._fixtures.items()]:
             files[name.partition("::")[0]] += spent
         whole_s = tree_s(os.getpid())
@@ -93,5 +93,6 @@ class CpuReport:
         self._path.write_text("\n".join(lines) + "\n")
 
 
-def _rows(spent: Counter[str], most: int) -> list[str]:
-    return [f"{seconds:8.1f} {name}" for name, seconds in spent.most_common(most)]
+def _rows(spent: Mapping[str, float], most: int) -> list[str]:
+    first = sorted(spent.items(), key=lambda one: -one[1])[:most]
+    return [f"{seconds:8.1f} {name}" for name, seconds in first]
