@@ -222,8 +222,8 @@ def _maybe_more(plan: Plan) -> Plan:
 
 
 def scrubbed(plan: Plan) -> Plan:
-    """The plan with damage of objects, and agents that scrub; without what has a story of its own for it."""
-    return replace(plan, scrubbed=True, hurt=False)
+    """The plan with damage of objects, and agents that scrub, for controls: without what only takes time."""
+    return replace(plan, scrubbed=True, archived=False, hurt=False, restored=False)
 
 
 def _maybe_near(plan: Plan) -> Plan:

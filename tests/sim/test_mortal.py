@@ -48,7 +48,7 @@ def test_a_deletion_that_comes_behind_the_return_ends_the_life() -> None:
 
 @pytest.mark.parametrize("back", [b"", FIRST], ids=["nothing awaited", "another awaited"])
 def test_a_life_that_was_over_is_not_begun_again_by_what_comes_back(back: bytes) -> None:
-    """Seed 23 with scrubbing: a deletion of long ago came, Metadata made another topic, and that came back."""
+    """Seed 23 with scrubbing: a deletion of long ago, another topic by Metadata, and that came back."""
     arrivals = _life()
     _applied(arrivals, DeleteTopic(name=MORTAL))
     _applied(arrivals, CreateTopic(name=MORTAL, topic_id=OTHER, partitions=1))
