@@ -72,6 +72,17 @@ RESTORE_STEPS = (
 )
 """Of the command that begins a new log (coordination/restore/run.py); no agent reaches them."""
 
+COPY_STEPS = (
+    "copy/claim",
+    "copy/look",
+    "copy/data",
+    "copy/publish",
+    "copy/put",
+    "copy/mark",
+    "copy/clean",
+)
+"""Of the command that copies a cluster (coordination/copying/run.py); no agent reaches them."""
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Step: TypeAlias = Callable[_P, Coroutine[Any, Any, _R]]

@@ -30,6 +30,7 @@ from objectstore.store import (
 )
 
 FORMAT = 1
+COPY_OF = "copy of "  # a log's identity behind it: this prefix is a copy that is not promoted (copied.py)
 CLUSTER_ID_BYTES = 16
 WAIT_S_FIRST = 0.5
 WAIT_S_MAX = 10.0
@@ -131,6 +132,11 @@ def check(found: Fingerprint, ours: Fingerprint) -> None:
         raise ForeignBucket(
             f"this bucket prefix belongs to cluster {found.cluster!r}, this agent is of {ours.cluster!r}: "
             "give each cluster a prefix of its own (store.url), or correct cluster.name"
+        )
+    if found.log_identity.startswith(COPY_OF):
+        raise ForeignBucket(
+            f"this bucket prefix is a copy of cluster {found.cluster!r} made by `floe copy`: promote it, "
+            "with `floe restore cluster --from THIS_BUCKET --to A_NEW_ETCD`"
         )
     if found.restored_from:
         raise ForeignBucket(

@@ -52,6 +52,7 @@ COMMANDS = {
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),
     "restore": Place("restore", "app"),
+    "copy": Place("copying", "copy"),
     "user": Place("users", "app"),
     "acl": Place("acls", "app"),
     "config": Place("settings", "config"),

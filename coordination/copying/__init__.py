@@ -1,0 +1,1 @@
+"""A copy of a whole cluster in another bucket, made of the bucket it lives in."""
