@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch: where a leader epoch ends, by which consumers notice truncation (KIP-320).
 
 Versions 2 to 4.
-Behaviour: there is one epoch, 0, and no truncation: it ends at the high watermark. Answered after a barrier.
+Behaviour: there is one epoch, 0, and no truncation: it ends at the high watermark. Answered after a barrier;
+while the log does not answer, LEADER_NOT_AVAILABLE: an end from before would be taken for a truncation.
 Deviations: none known; later epochs are undefined (-1, -1), as in Kafka.
 """
 
@@ -28,21 +29,23 @@ VERSIONS = (2, 4)
 
 async def handle(ctx: Context, request: OffsetForLeaderEpochRequest, version: int) -> Encoded:
     """One answer per partition, in the request's order."""
-    await ctx.barrier()
+    fresh = await ctx.barrier()
     response, pace = OffsetForLeaderEpochResponse(), Pace()
     for topic in request.topics:
         rows = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(rows)
         for each in topic.partitions:
-            rows.partitions.append(_end(ctx, topic.topic, each))
+            rows.partitions.append(_end(ctx, topic.topic, each, fresh))
             await pace.row()
     return await encoded(offset_for_leader_epoch, response, version, "topics", "partitions")
 
 
-def _end(ctx: Context, name: str, each: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(ctx: Context, name: str, each: OffsetForLeaderPartition, fresh: bool) -> EpochEndOffset:
     answer = EpochEndOffset(partition=each.partition)
     partition = find_partition(ctx.state.topics.get(name), each.partition)
-    if partition is None:
+    if not fresh:
+        answer.error_code = Code.LEADER_NOT_AVAILABLE
+    elif partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
     elif each.current_leader_epoch > LEADER_EPOCH:
         answer.error_code = Code.UNKNOWN_LEADER_EPOCH

@@ -1,4 +1,4 @@
-"""Metadata of known topics: what another agent has changed is seen; without the log, what this one knows."""
+"""What another agent has changed is seen; without the log, what this one knows, where that does no harm."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from agent.kafka.context import Context
 from agent.kafka.handlers import k03_metadata
 from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated import metadata as m
+from agent.net.wire.generated import offset_for_leader_epoch as oe
+from coordination.kafka_codes import Code
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create
 from tests.unit.agent.rig import Agent, two_agents
 
@@ -55,3 +57,23 @@ async def test_without_the_log_known_topics_are_told_all_the_same(
     monkeypatch.setattr(Context, "barrier", away)
     assert await partitions(second) == known
     assert waited == [k03_metadata.KNOWN_S_MAX]
+
+
+async def test_without_the_log_no_epoch_ends_where_the_log_was(
+    two: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that is further would take it for a truncation, and begin anew or read again."""
+    _, second = two
+    part = oe.OffsetForLeaderPartition(0, -1, 0)
+    request = oe.OffsetForLeaderEpochRequest(topics=[oe.OffsetForLeaderTopic("t", [part])])
+
+    async def end() -> tuple[int, int]:
+        answer = (await second.call("OffsetForLeaderEpoch", request, 4)).topics[0].partitions[0]
+        return answer.error_code, answer.end_offset
+
+    async def away(*_: object) -> bool:
+        return False
+
+    assert await end() == (Code.NONE, 0)
+    monkeypatch.setattr(Context, "barrier", away)
+    assert await end() == (Code.LEADER_NOT_AVAILABLE, -1)
