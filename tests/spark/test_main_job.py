@@ -17,13 +17,13 @@ REFUSED = 28
 WAYS = {"drop": ("dropped", "missing"), "double": ("doubled", "doubled"), "change": ("changed", "changed")}
 """Ways of damage: what the job says that it did, and what the audit calls it."""
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(2400)]
 
 
 def run_job(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The job as the Makefile starts it, on ROWS rows per topic."""
     command = [sys.executable, "-m", "deploy.run", "--limit", str(ROWS), "--out", str(out), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=800)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=1100)
 
 
 def processes_below(folder: Path) -> list[str]:

@@ -72,10 +72,10 @@ def test_what_is_new_is_audited_by_turns_and_damage_is_told(dev: Dev) -> None:
     for topic in ("goes-on", "harmed"):
         assert dev.run("topic", "create", topic, "--partitions", "2").status == 0
         assert dev.run("produce", topic, stdin="".join(f"value {n}\n" for n in range(ROWS))).status == 0
-    assert dev.run("topic", "create", "empty").status == 0
+    assert dev.run("topic", "create", "never-filled").status == 0
     until(lambda: behind(dev, "harmed") == 0, "the table is late")
     (done,) = damage(["change"], "harmed", "floe.harmed", f"{dev.http}/iceberg", {})
-    with watching(dev, "absent", "empty", "harmed", "goes-on") as audits:
+    with watching(dev, "absent", "never-filled", "harmed", "goes-on") as audits:
         said = audits.says("absent")
         assert said["equal"] is None
         assert "'absent'" in said["error"]
