@@ -19,6 +19,7 @@ from coordination.commands import (
     ENTRY_FORMAT,
     AbortTransaction,
     CommitChunk,
+    CommitTable,
     ConfigEntry,
     CreateTopic,
     Entry,
@@ -60,13 +61,18 @@ class Restored:
 
 
 async def rebuild(
-    store: ObjectStore, source: Source, cluster_id: bytes, restorer: int, report: Report
+    store: ObjectStore,
+    source: Source,
+    cluster_id: bytes,
+    restorer: int,
+    report: Report,
+    pointers: Sequence[CommitTable] = (),
 ) -> Restored:
-    """What a new log begins with. `restorer`: an incarnation that no log ever had.
+    """What a new log begins with. `restorer`: an incarnation that no log ever had. `pointers`: of tables.
 
     Raises CannotRestore, StoreError. Changes nothing in the bucket.
     """
-    return await _Rebuilding(store, source, cluster_id, restorer, report).run()
+    return await _Rebuilding(store, source, cluster_id, restorer, report).run(pointers)
 
 
 class _Rebuilding:
@@ -81,7 +87,7 @@ class _Rebuilding:
         self._highest_producer_id = -1
         self._ends = [0 if each is None else each.high_watermark for each in self._state.partitions]
 
-    async def run(self) -> Restored:
+    async def run(self, pointers: Sequence[CommitTable]) -> Restored:
         store, state, report = self._store, self._state, self._report
         report.missing_chunks = await missing_chunks(store, state)
         chunks = await self._chunks()
@@ -92,6 +98,8 @@ class _Rebuilding:
             self._commit(chunk)
         copies = await self._copy()
         self._abort()
+        for pointer in pointers:
+            self._must(self._restorer, pointer)
         self._fence()
         report.positions = settle(state, self._highest_producer_id)
         for each in self._found.values():
