@@ -46,6 +46,8 @@ test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
 CLIENTS := tests/compat --ignore=tests/compat/suite tests/deploy tests/versions
+CLIENTS_FIRST := $(wildcard tests/compat/test_[a-l]*.py)
+CLIENTS_LAST := tests/compat $(addprefix --ignore=,tests/compat/suite $(CLIENTS_FIRST))
 SUITE := tests/compat/suite tests/engines
 MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
 TORMENT := tests/torture
@@ -55,19 +57,24 @@ SPARK_LAST := $(filter-out $(SPARK_FIRST),$(wildcard tests/spark/test_*.py))
 REST := tests $(addprefix --ignore=,tests/compat tests/engines tests/deploy tests/versions $(MODELS) $(TORMENT) $(SPARK))
 LONGEST := --durations=15 --durations-min=20
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; seven parts side by side, as most wait a lot
-	@rm -f build/test-*.log; \
+# `make` by its name: of a line with $(MAKE), `make -n test` would run all.
+test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; eight parts side by side, as most wait a lot
+	@mkdir -p build; rm -f build/test-*.log; \
+	make lint > build/test-lint.log 2>&1 & lint=$$!; \
+	trap 'kill $$lint' INT TERM; \
+	make services || { kill $$lint; exit 1; }; \
 	part() { name=$$1; shift; exec $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1; }; \
-	part clients $(CLIENTS) & clients=$$!; \
+	part clients $(CLIENTS_FIRST) tests/deploy tests/versions & clients=$$!; \
+	part clients-more $(CLIENTS_LAST) & others=$$!; \
 	part suite $(SUITE) & suite=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
 	part spark $(SPARK_FIRST) & spark=$$!; \
 	part spark-more $(SPARK_LAST) & more=$$!; \
-	trap 'kill $$clients $$suite $$torture $$models $$spark $$more' INT TERM; \
+	trap 'kill $$lint $$clients $$others $$suite $$torture $$models $$spark $$more' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST); failed=$$?; \
-	for each in $$clients $$suite $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
-	cat build/test-models.log build/test-torture.log build/test-spark.log build/test-spark-more.log build/test-suite.log build/test-clients.log; exit $$failed
+	for each in $$lint $$clients $$others $$suite $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
+	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more suite clients clients-more)); exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)

@@ -26,17 +26,30 @@ from objectstore.naming import SNAPSHOTS, parse_snapshot_key, snapshot_key
 from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition
 
 CLAIM = "snapshot"
+BYTES_PER_ENTRY = 1_000
+"""Of a snapshot, worth writing for each entry that an agent that starts need not apply, some 0.15 ms."""
 _logger = logging.getLogger("floe.coordination.snapshot")
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOptions:
-    """When a snapshot is due: so many revisions after the newest one, or so many seconds with any change."""
+    """When a snapshot is due: so many revisions after the newest one, or so many seconds with any change.
+
+    The seconds begin anew with the process that writes, so agents that all restart again and again, as in a
+    rollout, write by revisions only; and each of them first applies what is behind the newest snapshot.
+    """
 
     revisions: int = 20_000
     seconds: float = 300.0
+    revisions_min: int = 5_000  # already after these, while a snapshot has less than BYTES_PER_ENTRY for each
+    seconds_min: float = 20.0  # and then so long after the last one: two snapshots later the log is trimmed
     poll_s: float = 1.0  # between two looks
     slice_s: float = 0.003  # freezing and encoding yield to the event loop after this long
+
+
+def early_after(options: SnapshotOptions, size: int) -> int:
+    """How many revisions behind a newest snapshot of `size` bytes are worth another one before its time."""
+    return max(options.revisions_min, size // BYTES_PER_ENTRY)
 
 
 class SnapshotKeeper(Job):
@@ -58,10 +71,11 @@ class SnapshotKeeper(Job):
     async def step(self, held: ClaimHolder) -> None:
         """One look: write when due, trim what may be trimmed."""
         state = self.replica.state
-        newest = state.snapshots[-1].revision if state.snapshots else 0
+        newest, size = (state.snapshots[-1].revision, state.snapshots[-1].size) if state.snapshots else (0, 0)
         behind = state.revision - newest
-        overdue = self._loop.time() - self._last >= self.options.seconds
-        if behind >= self.options.revisions or (overdue and behind > 1):
+        since = self._loop.time() - self._last
+        full = behind >= self.options.revisions or (since >= self.options.seconds and behind > 1)
+        if full or (since >= self.options.seconds_min and behind >= early_after(self.options, size)):
             with self.item("snapshot"):
                 await self.write()
         with self.item("trim"):

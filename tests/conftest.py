@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from deploy.services import Etcd, Minio, VersityGw, launching
 from deploy.services.s3 import S3Service
-from tests.equipment import forks
+from tests.equipment import cpu_report, forks
 
 _numbers = itertools.count(1)
 settings.register_profile("floe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,11 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/compat/results, and with Kafka against/recorded.json",
     )
+    parser.addoption("--cpu-report", type=Path, help="write what CPU each test and shared fixture took")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Agents of tests are forked: else each start pays their imports anew."""
     launching.use(forks.start)
+    if path := config.getoption("--cpu-report"):
+        config.pluginmanager.register(cpu_report.CpuReport(path))
 
 
 FAILURES = Path(__file__).resolve().parents[1] / "build" / "failures.log"
@@ -98,8 +102,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """The processes that agents were forked of end with the session."""
+    """The processes that agents were forked of end with the session, and the JVM of Kafka's tools."""
     forks.end()
+    if used := sys.modules.get("tests.equipment.kafka_tools"):
+        used.end()
 
 
 @pytest.hookimpl(trylast=True)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 EVERY_S = 5.0
 REQUEST_S_MIN = 300.0
 """An object is read and written by one request each, however large it is."""
+NO_LOG = "log.url=etcd://not-asked:2379/not-asked"
+"""A configuration has one; this command asks none."""
 MB = 1_000_000
 
 
@@ -67,7 +69,9 @@ def copy(
     assign: Assignments = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Copy a cluster's bucket: records, offsets, producers, groups, schemas and tables as they are.
+    """Copy a cluster's bucket: records, offsets, producers, groups and schemas as they are.
+
+    Tables' metadata names files by store.url: they are kept where --to is the same URL on another store.
 
     No agent starts on a copy. It is promoted with: floe restore cluster --from COPY --to NEW_ETCD. When it
     is interrupted, the same command goes on. Status 1: the source itself lacks what its state names.
@@ -80,8 +84,9 @@ def copy(
         raise usage(
             "--from and --to are the same: name another bucket or prefix, or another store (--to-config)"
         )
-    given = load(config, [*(assign or ()), f"store.url={source}"]).config
-    other = load(to_config or config, [*(assign or ()), f"store.url={target}"]).config
+    always = [*(assign or ()), NO_LOG]
+    given = load(config, [*always, f"store.url={source}"]).config
+    other = load(to_config or config, [*always, f"store.url={target}", "tables.warehouse="]).config
     folder = f"{given.warehouse.removeprefix(given.store.url.rstrip('/') + '/')}/"
     options = CopyingOptions(
         CopyOptions(objects_max=objects, bytes_max=memory << 20),

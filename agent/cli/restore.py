@@ -93,6 +93,12 @@ def topic(
             "--without", metavar="CONFIG", help="A config that NEW shall not have; repeat for more."
         ),
     ] = None,
+    with_table: Annotated[
+        bool,
+        typer.Option(
+            "--with-table", help="Also rows of TOPIC's table whose records retention or DeleteRecords took."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and say what would be done; change nothing.")
     ] = False,
@@ -108,7 +114,7 @@ def topic(
     from agent.cli.restoring.run import Restoring, restored
 
     point_of(at)  # a wrong one is told before anything is asked
-    given = Restoring(topic, name, at, bootstrap, http, dry_run, without or ())
+    given = Restoring(topic, name, at, bootstrap, http, dry_run, without or (), with_table)
     with progress() as bar:
         task = bar.add_task(f"restoring {topic}", total=None)
         report = asyncio.run(restored(given, lambda more: bar.advance(task, more)))

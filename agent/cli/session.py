@@ -27,6 +27,11 @@ CLIENT_ID = "floe-cli"
 CONNECT_S_MAX = 5.0
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
+ONLY_READ = frozenset(
+    {"ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "FindCoordinator", "ListGroups"}
+    | {"ListOffsets", "Metadata", "OffsetFetch"}
+)
+"""What may be asked twice: an agent that was paused, or ends, closes its connections without an answer."""
 
 
 class Refusal(Failure):
@@ -37,19 +42,28 @@ class Refusal(Failure):
         self.code = code
 
 
+class Closed(Failure):
+    """The agent closed the connection instead of answering."""
+
+
 class NoConnection(Exception):
     """No connection was made; says why."""
 
 
 class Session:
-    """One connection to one agent; requests one after the other."""
+    """One connection to one agent; requests one after the other. When it is closed, what only reads is asked
+    again over another one, once in a session."""
 
-    def __init__(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, address: str, host: str, port: int) -> None:
         self.address = address
-        self._reader = reader
-        self._writer = writer
+        self._host, self._port = host, port
+        self._reopens_left = 1
         self._correlation_id = 0
         self._ranges: dict[int, tuple[int, int]] = {}
+
+    async def connect(self) -> None:
+        """Raises NoConnection."""
+        self._reader, self._writer = await _connected(self._host, self._port)
 
     async def negotiate(self) -> None:
         """Learn which versions the agent speaks, and log in where that is configured. Raises Failure."""
@@ -65,6 +79,27 @@ class Session:
         self, name: str, request: object, *, version: int | None = None, version_max: int = 99
     ) -> Any:
         """Send one request by its Kafka name and return its answer. Raises Failure."""
+        try:
+            return await self._exchange(name, request, version, version_max)
+        except Closed:
+            if name not in ONLY_READ or not self._reopens_left:
+                raise
+            self._reopens_left -= 1
+            if not await self._reopened():
+                raise
+        return await self._exchange(name, request, version, version_max)
+
+    async def _reopened(self) -> bool:
+        """Whether there is another connection now. Raises Failure."""
+        self._writer.close()
+        try:
+            await self.connect()
+        except NoConnection:
+            return False
+        await self.negotiate()
+        return True
+
+    async def _exchange(self, name: str, request: object, version: int | None, version_max: int) -> Any:
         api = BY_NAME[name]
         if version is None:
             low, high = self._ranges.get(api.key, (1, 0))
@@ -87,7 +122,7 @@ class Session:
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             message = f"the agent at {self.address} closed the connection during {name}; see its log"
-            raise unreachable(message) from None
+            raise Closed(Status.UNREACHABLE, message) from None
         except WireError as error:
             raise Failure(Status.FAILED, f"the answer to {name} is not understood: {error}") from None
 
@@ -115,7 +150,8 @@ async def session(bootstrap: str) -> AsyncIterator[Session]:
 @asynccontextmanager
 async def session_at(host: str, port: int) -> AsyncIterator[Session]:
     """A session with the agent that another one names by this address. Raises NoConnection and Failure."""
-    opened = await _connect(address_of(host, port), host, port)
+    opened = Session(address_of(host, port), host, port)
+    await opened.connect()
     try:
         await opened.negotiate()
         yield opened
@@ -130,41 +166,51 @@ def address_of(host: str, port: int) -> str:
 
 async def _first(bootstrap: str) -> Session:
     """Of an agent that says what it speaks: one that is ending closes the connection instead."""
-    problems = []
-    for address in bootstrap.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdigit():
-            raise Failure(Status.USAGE, f"--bootstrap {address!r} is not host:port")
-        try:
-            opened = await _connect(address, host.strip("[]"), int(port))
-        except NoConnection as error:
-            problems.append(f"{address}: {error}")
-            continue
-        try:
-            await opened.negotiate()
-        except Failure as failure:
-            await opened.close()
-            if failure.status is not Status.UNREACHABLE:
-                raise
-            problems.append(f"{address}: {failure}")
-        else:
-            return opened
+    problems: list[str] = []
+    for _ in range(2):  # the second time for agents that closed it: they may have been paused, not ending
+        problems, closed = [], False
+        for address in bootstrap.split(","):
+            opened = _named(address)
+            try:
+                await opened.connect()
+            except NoConnection as error:
+                problems.append(f"{address}: {error}")
+                continue
+            try:
+                await opened.negotiate()
+            except Failure as failure:
+                await opened.close()
+                if failure.status is not Status.UNREACHABLE:
+                    raise
+                problems.append(f"{address}: {failure}")
+                closed |= isinstance(failure, Closed)
+            else:
+                return opened
+        if not closed:
+            break
     tried = "; ".join(problems)
     raise unreachable(
         f"no agent is reached ({tried}); start one with `floe dev` or give --bootstrap host:port"
     )
 
 
-async def _connect(address: str, host: str, port: int) -> Session:
+def _named(address: str) -> Session:
+    """One address of a bootstrap list, not connected yet. Raises Failure."""
+    host, _, port = address.strip().rpartition(":")
+    if not host or not port.isdigit():
+        raise Failure(Status.USAGE, f"--bootstrap {address!r} is not host:port")
+    return Session(address, host.strip("[]"), int(port))
+
+
+async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Raises NoConnection."""
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            reader, writer = await asyncio.open_connection(host, port, ssl=command_config().tls)
+            return await asyncio.open_connection(host, port, ssl=command_config().tls)
     except TimeoutError:
         raise NoConnection(f"no connection within {CONNECT_S_MAX:.0f} s") from None
     except OSError as error:
         raise NoConnection(_why(error)) from None
-    return Session(address, reader, writer)
 
 
 def _why(error: OSError) -> str:

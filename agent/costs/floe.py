@@ -9,10 +9,12 @@ from agent.costs.bill import Row, Side, between_zones, busy, requests, sent, sto
 from agent.costs.cores import Cluster
 from agent.costs.load import Load, Settings
 from agent.costs.prices import HOURS_PER_MONTH, Prices
+from coordination.snapshot_keeper import SnapshotOptions
 
 PLANNER = "the flush planner at --put-ms and --append-ms, produce.*"
 MERGES = "the merge planner, merging.*"
 KEPT = "collection.grace_s"
+EARLY = SnapshotOptions()
 
 
 def rows(load: Load, settings: Settings, found: Cluster, prices: Prices) -> Iterator[Row]:
@@ -29,8 +31,9 @@ def _requests(load: Load, settings: Settings, found: Cluster, prices: Prices) ->
     side, put, get, merged = Side.FLOE, prices.put_per_1000, prices.get_per_1000, found.merging
     yield requests(side, "PUT chunks", found.chunks_per_s, put, PLANNER)
     yield requests(side, "PUT segments, manifests", merged.puts, put, MERGES)
-    snapshots = 1 / settings.snapshots.interval_s
-    yield requests(side, "PUT snapshots of the state", snapshots, put, "snapshots.interval_s")
+    early = min(1 / EARLY.seconds_min, found.chunks_per_s / EARLY.revisions_min)  # of a state of 5 MB at most
+    snapshots = max(1 / settings.snapshots.interval_s, early)
+    yield requests(side, "PUT snapshots of the state", snapshots, put, "snapshots.*")
     tail = (
         found.chunks_per_s * (load.zones - 1) * measured.ZONE_GETS_PER_CHUNK.value if _is_read(load) else 0.0
     )

@@ -28,6 +28,7 @@ from agent.http.oauth import OauthRoutes
 from agent.http.parts import Parts
 from agent.http.registry import registry_routes
 from agent.http.restorable import RestorableRoutes
+from agent.http.restorable_rows import RestorableRows
 from agent.http.scrub import ScrubRoutes
 from agent.http.status import StatusRoutes
 from agent.http.traced import TracedGuard
@@ -84,12 +85,15 @@ def build(parts: Parts, health: HealthRoutes | None = None) -> Starlette:
 def _kept(parts: Parts, route: Callable[..., Route]) -> list[Route]:
     """What is left of topics: of deleted ones, and all that was written to one."""
     deleted, restorable = DeletedRoutes(parts), RestorableRoutes(parts)
+    rows = RestorableRows(parts, restorable)
     return [
         route("/admin/deleted-topics", deleted.several),
         route("/admin/deleted-topics/undelete", deleted.undelete, ["POST"]),
         route("/admin/deleted-topics/purge", deleted.purge, ["POST"]),
         route("/admin/restorable/{name}", restorable.topic),
         route("/admin/restorable/{name}/batches", restorable.batches),
+        route("/admin/restorable/{name}/rows", rows.rows),
+        route("/admin/restorable/{name}/file", rows.file),
     ]
 
 

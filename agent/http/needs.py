@@ -110,6 +110,8 @@ _ADMIN: Final[Mapping[tuple[str, str], Row]] = {
     ("POST", "/admin/deleted-topics/purge"): Row(ALTER_CLUSTER, _CLUSTER),
     ("GET", "/admin/restorable/{name}"): Row(READ, _RESTORABLE, by_itself=True),
     ("GET", "/admin/restorable/{name}/batches"): Row(READ, _RESTORABLE, by_itself=True),
+    ("GET", "/admin/restorable/{name}/rows"): Row(READ, _RESTORABLE, by_itself=True),
+    ("GET", "/admin/restorable/{name}/file"): Row(READ, _RESTORABLE, by_itself=True),
     ("GET", "/admin/acls/unallowed"): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("GET", DRAIN_PATH): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("POST", DRAIN_PATH): Row(ALTER_CLUSTER, _CLUSTER),

@@ -44,7 +44,7 @@ class RestorableRoutes:
     async def topic(self, request: Request) -> Response:
         """What it is: id, own configs, where each partition begins and ends."""
         await barrier(self._parts)
-        topic, deleted = self._found(request)
+        topic, deleted = self.found(request)
         state = self._parts.replica.state
         its = state.tables_by_topic.get(topic.topic_id)
         partitions = [
@@ -65,7 +65,7 @@ class RestorableRoutes:
     async def batches(self, request: Request) -> Response:
         """Those of `partition` from the one that holds `offset` on, `bytes` of them about; empty: the end."""
         shown = readable(self._parts)
-        topic, _ = self._found(request)
+        topic, _ = self.found(request)
         partition = _partition(topic, number(request, "partition"))
         offset, bytes_max = number(request, "offset"), number(request, "bytes", BYTES_MAX)
         async with self._turn:
@@ -80,7 +80,7 @@ class RestorableRoutes:
             raise Problem(status, f"{where}: {what}", remedy)
         return Response(b"".join(batches), media_type="application/octet-stream")
 
-    def _found(self, request: Request) -> tuple[Topic, bool]:
+    def found(self, request: Request) -> tuple[Topic, bool]:
         """The topic of that name or id, and whether it is deleted. Raises Problem 403, 404, 409."""
         name, state = str(request.path_params["name"]), self._parts.replica.state
         live = state.topics.get(name) or _by_id(state.topics_by_id, name)

@@ -25,8 +25,9 @@ STATE = ROOT / "build" / "kubernetes"
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP = "floe-kubernetes"
 CONTROLLERS = ("blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids", "systemd")
-CPU_SHARES = int(os.environ.get("SHARES") or 16384)
-"""All of it together against one process outside, which has 1024: what others do is not what is measured.
+CPU_SHARES = int(os.environ.get("SHARES") or 262_144)
+"""All of it together, the most that the kernel takes, against each session outside, which has 1024: what
+others do is not what is measured. Where the kernel groups by session, niceness between them changes nothing.
 SHARES=120 in the environment: who else works here matters more than what it takes."""
 EMPTY_SECONDS_MAX = 20
 

@@ -1,4 +1,7 @@
-"""What Kafka's administrative tools show of Floe alone; what both brokers must do is in suite/."""
+"""What Kafka's administrative tools show of Floe alone; what both brokers must do is in suite/.
+
+One test starts its tool as people do, with a JVM of its own; the others share one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import subprocess
 
 import pytest
 
-from deploy.services.kafka import tool
+from deploy.services.kafka import tool as started
 from tests.compat.cluster import Cluster
+from tests.equipment.kafka_tools import tool
 
 pytestmark = pytest.mark.services
 
@@ -52,8 +56,10 @@ def test_features_go_down_and_up(cluster: Cluster) -> None:
 
 
 def test_agents_beside_the_controller_observe(cluster: Cluster) -> None:
-    replicas = ok(cluster, "metadata-quorum", "describe", "--replication")
-    assert "Observer" in replicas, "the agent that is not the controller"
+    words = ("--bootstrap-server", cluster.bootstrap, "describe", "--replication")
+    done = started("metadata-quorum", *words)
+    assert done.returncode == 0, done
+    assert "Observer" in done.stdout, "the agent that is not the controller"
 
 
 def test_configs_set_at_one_broker_count_for_all(cluster: Cluster) -> None:

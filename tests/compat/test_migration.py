@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -257,7 +257,17 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     """The group stands there in each partition, without members."""
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     offsets = [TopicPartition(topic, index, offset) for index in range(PARTITIONS[topic])]
-    member.commit(offsets=offsets, asynchronous=False)
+
+    def taken() -> bool:
+        try:
+            member.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return False  # a young broker's; librdkafka leaves it to the application to ask again
+        return True
+
+    until(taken, f"{group}'s position is taken")
     member.close()
 
 

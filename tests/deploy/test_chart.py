@@ -121,7 +121,8 @@ def other_pods(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for name, each in rendered.items():
         spec = each["spec"]["jobTemplate"]["spec"] if name.startswith("CronJob/") else each.get("spec", {})
-        if name.startswith(("StatefulSet/", "Job/", "CronJob/")) and each not in workloads(rendered):
+        kinds = ("StatefulSet/", "Deployment/", "Job/", "CronJob/")
+        if name.startswith(kinds) and each not in workloads(rendered):
             found.append(spec["template"]["spec"])
     return found
 

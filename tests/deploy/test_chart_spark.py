@@ -16,7 +16,7 @@ from tests.deploy.test_chart import CHART, environment_of, pod_of, refused_with,
 from tests.deploy.test_quickstart import QUICKSTART, TOOLS, Agent, Container, agent_files, ran
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
-SPARK = CHART / "ci" / "spark.yaml"
+SPARK, CONTINUOUS = CHART / "ci" / "spark.yaml", CHART / "ci" / "spark-continuous.yaml"
 ROOT = CHART.parents[1]
 FIELDS = {"metadata.name": "floe-0", "status.podIP": "127.0.0.1", "spec.nodeName": "n"}
 JOBS = (
@@ -117,6 +117,39 @@ def test_audits_of_all_come_by_a_schedule_of_their_own() -> None:
     assert "CronJob/r-floe-audit-whole" not in never
 
 
+def test_one_spark_that_stays_takes_the_place_of_the_hourly_audit() -> None:
+    name = "r-floe-audit"
+    rendered = resources(render(CONTINUOUS))
+    assert not [each for each in rendered if each.startswith("CronJob/")]
+    spec = rendered[f"Deployment/{name}"]["spec"]
+    pod = spec["template"]
+    (container,) = pod["spec"]["containers"]
+    assert (spec["replicas"], spec["strategy"]["type"], pod["spec"]["restartPolicy"]) == (
+        1,
+        "Recreate",
+        "Always",
+    )
+    assert spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert container["command"][:6] == ["floe", "table", "audit", "--continuous", "--every", "600"]
+    assert container["command"][-1] == "--", "no topic: all that have a table"
+    both = ("spark.audit.topics={clicks}", "spark.audit.wholeSchedule=41 2 * * 0")
+    rendered = resources(render(CONTINUOUS, *(word for each in both for word in ("--set", each))))
+    (container,) = pod_of(rendered[f"Deployment/{name}"])["containers"]
+    assert container["command"][-2:] == ["--", "clicks"]
+    assert container_of(rendered, f"{name}-whole")["command"][-2:] == ["start", "clicks"]
+    assert f"CronJob/{name}" not in rendered
+
+
+def test_the_audit_that_stays_runs_by_its_own_command(tmp_path: Path) -> None:
+    """As it stands in the chart, but for how many rounds it makes and with nobody to ask."""
+    (container,) = pod_of(resources(render(CONTINUOUS))["Deployment/r-floe-audit"])["containers"]
+    place = container["command"].index("--")
+    container["command"][place:place] = ["--rounds", "1"]
+    told = as_in_its_pod(container, {"access-key": "a", "secret-key": "b"}, STANDS_FOR, tmp_path)
+    assert told.returncode == 3, told
+    assert "/etc/floe/floe.yaml" in told.stderr, "the words were taken; it goes on to its configuration"
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
@@ -125,8 +158,13 @@ def test_audits_of_all_come_by_a_schedule_of_their_own() -> None:
         ("spark.audit.topics={a b}", "/spark/audit/topics"),
         ("spark.audit.topics={--http}", "/spark/audit/topics"),
         ("spark.audit.schedule=now", "/spark/audit/schedule"),
+        ("spark.audit.continuous.everySeconds=0", "/spark/audit/continuous/everySeconds"),
         ("objectStore.credentialsSecretName=", "spark.audit needs objectStore.credentialsSecretName"),
     ],
 )
 def test_jobs_that_could_not_run_are_refused(setting: str, complaint: str) -> None:
     refused_with(SPARK, "r", setting, complaint)
+
+
+def test_a_whole_audit_needs_names() -> None:
+    refused_with(CONTINUOUS, "r", "spark.audit.wholeSchedule=41 2 * * 0", "spark.audit.topics is empty")

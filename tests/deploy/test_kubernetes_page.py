@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.kubernetes import page
+import pytest
+
+from tests.kubernetes import autoscaling, page
 from tests.kubernetes.kept import PodLogs
-from tests.kubernetes.load import Result, compared, percentile, unread
+from tests.kubernetes.load import Result, compared, percentile, slow, unread
+from tests.torture.rolling import Observed
 
 
 def test_the_page_of_the_real_cluster_is_what_its_results_say() -> None:
@@ -89,3 +94,35 @@ def test_a_goal_that_was_missed_is_told() -> None:
     assert "drain 1.00 of 1 s," in told
     assert "scale 1.01 of 1 s (**missed**)" in told
     assert "MinIO" not in told
+
+
+def test_what_was_measured_while_an_agent_started_is_no_usual_load() -> None:
+    """A look of the metrics server counts when its window began late enough, and is one."""
+    since = datetime(2026, 11, 27, 0, 1, 0, 0, UTC).timestamp()
+    for ended, window, wanted in (
+        ("00:01:10", "10s", True),
+        ("00:01:10", "10.5s", False),
+        ("00:02:10", "1m2.5s", True),
+        ("00:02:10", "1m12.5s", False),
+        ("00:02:10", "631ms", False),
+    ):
+        look = {"timestamp": f"2026-11-27T{ended}Z", "window": window}
+        assert autoscaling.counts(look, since) == wanted, look
+    assert [autoscaling.milli(each) for each in ("12345678n", "1500u", "250m", "1")] == [
+        pytest.approx(12.345678),
+        1.5,
+        250.0,
+        1000.0,
+    ]
+
+
+def test_waits_that_were_long_are_written_down_as_runs() -> None:
+    """Of each client: when, how many records, how long."""
+    now = time.monotonic()
+    waits = [(now, 0.5), (now + 0.1, 0.9), (now + 0.2, 0.1), (now + 5, 0.4), (now + 99, 9.0)]
+    told = slow([Observed("group-classic", waits=waits)], now - 1, now + 10)
+    assert [each.partition(": ")[2] for each in told[1:]] == [
+        "2 records, 0.90 s the slowest",
+        "1 records, 0.40 s the slowest",
+    ]
+    assert slow([Observed("idle")], now, now + 1)[1:] == []

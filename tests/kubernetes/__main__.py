@@ -13,36 +13,24 @@ import sys
 import time
 from pathlib import Path
 
-from deploy.images import jobs
-from deploy.images.__main__ import cached
-from deploy.images.oci import of_programs
 from deploy.kubernetes.namespaces import STATE, NotHere, inside
-from deploy.kubernetes.settings import PAUSE
-from deploy.services.build import BuildError, tool_path
-from deploy.setup.debian import NotToBeHad, unpacked
-from tests.kubernetes.manifests import SERVERS
+from deploy.services.build import BuildError
+from deploy.setup.debian import NotToBeHad
+from tests.kubernetes.built import Built
 from tests.kubernetes.page import merged, write
 
-ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path(__file__).with_name("results.json")
-TOOLS = ("kubernetes", "coredns", "pause", "etcd", "minio", "helm")
 
 
 def main() -> int:
     """Build, run, and keep the results of a whole run."""
     begun = time.monotonic()
     try:
-        unpacked("containers")
-        tools = {name: tool_path(name) for name in TOOLS}
-        images = ROOT / "build" / "images"
-        agent = cached()
-        jobs.cached(agent)
-        of_programs(PAUSE, {"pause": tools["pause"]}, images / "pause.tar")
-        of_programs(SERVERS, {each: tools[each] for each in ("etcd", "minio")}, images / "servers.tar")
+        built = Built()
+        agent = built.all()
         built_s = time.monotonic() - begun
-        print(
-            f"built in {built_s:.0f} s; agent's image {agent.size / 1e6:.1f} MB, {agent.digest}", flush=True
-        )
+        took = ", ".join(f"{what} {seconds} s" for what, seconds in built.seconds.items())
+        print(f"built in {built_s:.0f} s ({took}); agent's image {agent.size / 1e6:.1f} MB", flush=True)
         found = STATE / "results.json"
         found.unlink(missing_ok=True)  # of a run of some experiments, or one that was cut off
         status = inside("tests.kubernetes.story", *sys.argv[1:])
@@ -50,7 +38,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     if found.exists() and (not sys.argv[1:] or os.environ.get("KEEP")):
-        results = json.loads(found.read_text()) | {"image_bytes": agent.size, "built_s": round(built_s)}
+        parts = {"image_bytes": agent.size, "built_s": round(built_s), "built": built.seconds}
+        results = json.loads(found.read_text()) | parts
         if sys.argv[1:]:
             results = merged(json.loads(KEPT.read_text()), results)
         KEPT.write_text(json.dumps(results, indent=1) + "\n")

@@ -16,11 +16,15 @@ AWAY_S = 6.0
 
 
 def upgrade(lab: Lab) -> str:
-    """`helm upgrade` with a changed configuration: every agent restarts, one after another."""
-    lab.values["config"] = {"produce": {"linger_ms": 10}}
+    """`helm upgrade` with a changed configuration: every agent restarts, one after another.
+
+    It stays changed, so it is one that changes nothing of what those after it cost: they are to be seen with
+    the chart's own.
+    """
+    lab.values["config"] = {"fetch": {"sessions_max": 2_000}}
     lab.install("upgrade")
     lab.until_ready(3)
-    return "`produce.linger_ms` 15 → 10, all three agents replaced"
+    return "`fetch.sessions_max` 1,000 → 2,000, all three agents replaced"
 
 
 def rollout_restart(lab: Lab) -> str:

@@ -12,7 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -30,6 +32,7 @@ BURST_BYTES = 100
 IN_FLIGHT = 50
 SETTLE_S = 3.0
 ERRORS_SHOWN = 5
+LONG_S = 0.4
 
 
 @dataclass(slots=True)
@@ -185,8 +188,9 @@ def _made(bootstrap: str, topic: str) -> None:
 class Load:
     """Clients that run from `begin` to `judge`."""
 
-    def __init__(self, bootstrap: str, name: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, name: str, kept: Path) -> None:
+        """`kept`: the folder for what it writes of waits that were long."""
+        self._bootstrap, self._kept = bootstrap, kept
         self.topic = f"load-{name}"
         self._producers: list[IdempotentProducer | Transactor] = []
         self._members: list[GroupMember] = []
@@ -229,7 +233,9 @@ class Load:
         errors = [f"{client.seen.name}: {error}" for client in everybody for error in client.seen.errors]
         result.errors, result.told = len(errors), errors[:ERRORS_SHOWN]
         result.aborted = sum(each.aborted for each in self._producers if isinstance(each, Transactor))
-        _time(result, [client.seen for client in everybody], begun, ended)
+        seen = [client.seen for client in everybody]
+        _time(result, seen, begun, ended)
+        (self._kept / f"waits-{self.topic}.txt").write_text("\n".join(slow(seen, begun, ended)) + "\n")
         return result
 
 
@@ -241,6 +247,29 @@ def _time(result: Result, everybody: Sequence[Observed], begun: float, ended: fl
         waits = sorted(wait for seen in of_kind for wait in seen.waited(begun, ended))
         result.waits_p99[kind] = round(percentile(waits, 0.99), 2)
         result.waits_longest[kind] = round(waits[-1], 2)
+
+
+def slow(everybody: Sequence[Observed], begun: float, ended: float) -> list[str]:
+    """Of each client, runs of records that waited LONG_S or more: when the first of them was due by the
+    clock that the agents' logs have, how many they are, and how long the slowest waited."""
+    told = [f"from {_clock(begun)} to {_clock(ended)}"]
+    for seen in everybody:
+        long = sorted((due, wait) for due, wait in seen.waits if begun <= due <= ended and wait >= LONG_S)
+        runs = list[list[tuple[float, float]]]()
+        for each in long:
+            if not runs or each[0] - runs[-1][-1][0] > LONG_S:
+                runs.append([])
+            runs[-1].append(each)
+        for run in runs:
+            longest = max(wait for _, wait in run)
+            told.append(f"{_clock(run[0][0])} {seen.name}: {len(run)} records, {longest:.2f} s the slowest")
+    return told
+
+
+def _clock(monotonic: float) -> str:
+    """A time of the monotonic clock as UTC."""
+    at = datetime.fromtimestamp(time.time() - (time.monotonic() - monotonic), UTC)
+    return at.strftime("%H:%M:%S.%f")[:-3]
 
 
 def _kind(seen: Observed) -> str:

@@ -16,6 +16,7 @@ import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from deploy.kubernetes.namespaces import STATE
@@ -98,9 +99,10 @@ def _experiments(
     lab: Lab, chosen: list[str], first: Future[Load], beside: ThreadPoolExecutor, steps: Steps
 ) -> list[Result]:
     """One after another; the load of the next begins when what is done to the cluster is done, while clients
-    of the last settle and are judged; the image that one of them needs comes meanwhile."""
+    of the last settle; these are judged while the next experiment runs, and their topic is read for that.
+    The image that one of them needs comes meanwhile."""
     image = beside.submit(lab.node.bring, IMAGES / "jobs.tar") if JOBS in chosen else None
-    results, coming = list[Result](), first
+    results, coming = list[Future[Result]](), first
     for name, following in itertools.zip_longest(chosen, chosen[1:]):
         load = coming.result()
         if name == JOBS and image is not None:
@@ -110,29 +112,34 @@ def _experiments(
         if following:
             coming = beside.submit(_load, lab, following)
         time.sleep(SETTLE_S)
-        ended = time.monotonic()
         steps.done(name)
-        results.append(load.judge(name, begun, ended, note))
-        steps.done(f"{name}: all read")
-        _say(f"{name}: {results[-1].as_json()}")
-    return results
+        results.append(beside.submit(_judged, load, name, begun, time.monotonic(), note))
+    told = [each.result() for each in results]
+    steps.done("the last ones judged")
+    return told
+
+
+def _judged(load: Load, name: str, begun: float, ended: float, note: str) -> Result:
+    result = load.judge(name, begun, ended, note)
+    _say(f"{name}: {result.as_json()}")
+    return result
 
 
 def _load(lab: Lab, name: str) -> Load:
-    load = Load(lab.bootstrap, _plain(name))
+    load = Load(lab.bootstrap, _plain(name), RUN / "logs")
     load.begin()
     return load
 
 
 def _done(lab: Lab, name: str) -> str:
-    """Its note."""
+    """Its note. What it cannot do, or does not understand of an answer, is its own failure, not the run's."""
     try:
         return ALL[name](lab)
-    except NodeError as error:
+    except (NodeError, ValueError, LookupError, OSError, TimeoutExpired) as error:
         _say(f"{name} failed: {error}")
         lab.install("upgrade")
         lab.until_ready(3)
-        return f"{FAILED}: {str(error).splitlines()[0]}"
+        return f"{FAILED}: {(str(error) or repr(error)).splitlines()[0]}"
 
 
 def _uninstalled(lab: Lab, experiments: list[str], steps: Steps) -> dict[str, Any]:

@@ -16,11 +16,13 @@ from coordination.archive.shelf import Survey
 from coordination.snapshot import decode
 from coordination.state import State
 from coordination.state.errors import StateError
-from objectstore.adapters.memory import MemoryStore
+from objectstore.adapters.memory import MemoryStore, _Object
 from objectstore.naming import LOG, SNAPSHOTS, log_folder, piece_key
 from tests.checker.findings import Finding
 from tests.sim.node import AgentNode
 
+IDENTITY = "memory:sim"
+"""Of the log of each run (MemoryServer)."""
 BEHIND_S_MAX = 20.0
 """Within which the archive goes further than the newest snapshot, when all is healed."""
 
@@ -43,12 +45,14 @@ def keeps_all(objects: MemoryStore) -> dict[str, Any]:
 
 
 async def judged(
-    agents: Sequence[AgentNode], objects: MemoryStore, kept: Mapping[str, Any], identity: str
+    agents: Sequence[AgentNode], objects: MemoryStore, kept: Mapping[str, Any], first: Mapping[str, bytes]
 ) -> list[Finding]:
-    """What is wrong with the archive, and with what it was."""
+    """What is wrong with the archive, and with what it was: by what agents wrote first (`first`), where
+    somebody damages objects (scrubbing.py). What was deleted while it was damaged is as it was, too.
+    """
     app = agents[0].app
     assert app is not None, "healed before it is judged"
-    folder, last = log_folder(identity), 0
+    folder, last = log_folder(IDENTITY), 0
     try:
         async with asyncio.timeout(BEHIND_S_MAX):
             while not (snapshots := app.replica.state.snapshots) or last < snapshots[-1].revision:
@@ -58,6 +62,8 @@ async def judged(
         return [_wrong("archive-behind", f"it ends at {last}, {BEHIND_S_MAX:.0f} s long")]
     state, whole = app.replica.state, MemoryStore()
     whole._objects = {**kept, **objects._objects}
+    for key in (key for key in first if key.startswith((LOG, SNAPSHOTS))):
+        whole._objects[key] = _Object(first[key], "", 0)
     counted = [each.revision for each in state.snapshots]
     now = await shelf.survey(objects, folder, counted)
     found = await shelf.survey(whole, folder, [0])

@@ -152,6 +152,7 @@ class Coverage:
             "where a consumer goes on behind a transaction that failed: " + self._shown("behind an abort "),
             f"records that a copying client skipped so: {self.counts['skipped behind an abort']}",
             "clients that an error of aiokafka's ended: " + self._shown("broke "),
+            "damage of objects: " + self._shown("scrub "),
             "relays inside a zone: " + self._shown("relay "),
             "sickness: " + self._shown("sickness "),
             "network: " + self._shown("network "),

@@ -64,10 +64,14 @@ class Arrivals:
         self._present: list[_Asked] = []
         self.topic_id = b""
         """Of the topic that was made last."""
+        self.back = b""
+        """Of the topic whose life goes on when it comes back. None where a deletion of long ago came into it:
+        then somebody's Metadata may have made another one, which has nothing of what is known.
+        """
 
     def begin(self) -> None:
         """A life is about to begin. What is under way may come to the one before or to this one."""
-        self._present = list(self._under_way)
+        self._present, self.back = list(self._under_way), b""
 
     def applied(self, kinds: Sequence[str], commands: Sequence[Any], results: Any) -> None:
         """An entry was applied by the first agent: what another one gave up may be in it, and counts now."""
@@ -76,9 +80,13 @@ class Arrivals:
                 self._present.append(_Asked(deletes=True))
             if kind == "create_topic" and command.create_topic.name == MORTAL and isinstance(result, Done):
                 self.topic_id = command.create_topic.topic_id
+            if kind == "undelete_topic" and isinstance(result, Done):
+                self._came_back(command.undelete_topic.topic_id)
 
-    def again(self) -> None:
-        """The topic was deleted and came back: what it had in its life so far it has."""
+    def _came_back(self, topic_id: bytes) -> None:
+        """A topic was deleted and is back: what it had in its life so far it has."""
+        if topic_id != self.back:
+            return
         so_far = [_Asked(each.values, each.before) for each in self._present if not each.deletes]
         self._present = [*so_far, *(each for each in self._under_way if each.deletes)]
 
@@ -190,7 +198,8 @@ class Mortal:
 
     async def _came_back(self, admin: Any) -> bool:
         """Delete the topic and bring it back. Whether it is there."""
-        topic_id = self._arrivals.topic_id
+        topic_id, over = self._arrivals.topic_id, self._arrivals.over
+        self._arrivals.back = b"" if over else topic_id
         answer = await admin.delete_topics([MORTAL])
         if not topic_id or any(code for _, code, *_ in answer.topic_error_codes):
             return False
@@ -198,8 +207,7 @@ class Mortal:
         result = await self._around.propose(UndeleteTopic(topic_id=topic_id))
         if not isinstance(result, Done):
             return False
-        self._arrivals.again()
-        self._around.counts["topics brought back"] += 1
+        self._around.counts["topics of another life brought back" if over else "topics brought back"] += 1
         return True
 
     async def _lived(self, admin: Any) -> None:

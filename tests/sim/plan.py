@@ -18,7 +18,7 @@ COMMON_FAULT_OF = 0.5
 NEAR_OF, LIES_S = 0.1, (3.0, 9.0, 14.0)
 """When the zone's relay is not honest, or not quick, where there is one."""
 RESTORED_OF, HURT_OF, BOUND_OF, REGISTRAR_OF, GATED_OF = 0.15, 0.15, 0.1, 0.1, 0.1
-ARCHIVED_OF = 0.3
+ARCHIVED_OF, SCRUBBED_OF = 0.3, 0.2
 UPSERT_OF = 0.25
 """Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
@@ -116,7 +116,7 @@ class Plan:
     archived: bool = False
     """Whether agents copy the log to the bucket."""
     scrubbed: bool = False
-    """Whether agents scrub, and objects are damaged. No seed draws it: kept plans and controls have it."""
+    """Whether agents scrub, and objects are damaged."""
     near: bool = False
     """Whether all agents are of one zone, and follow one of them."""
     level: int = FEATURE_LEVEL_MAX
@@ -217,11 +217,12 @@ def _maybe_more(plan: Plan) -> Plan:
     hurt, upsert, registrar = (each and newest for each in (hurt, upsert, registrar))
     plan = replace(plan, hurt=hurt, binder=bound, registrar=registrar, merges_files=True, upsert=upsert)
     archived = not plan.restored and Random(plan.seed ^ 0xA2C4).random() < ARCHIVED_OF
-    return _maybe_near(replace(plan, gated=gated, archived=archived))
+    plan = _maybe_near(replace(plan, gated=gated, archived=archived))
+    return replace(plan, scrubbed=not plan.hurt and Random(f"scrub{plan.seed}").random() < SCRUBBED_OF)
 
 
 def scrubbed(plan: Plan) -> Plan:
-    """The plan with damage of objects, and agents that scrub; without what has a story of its own for it."""
+    """The plan with damage of objects, and agents that scrub, for controls: without what only takes time."""
     return replace(plan, scrubbed=True, archived=False, hurt=False, restored=False)
 
 

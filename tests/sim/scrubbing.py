@@ -34,6 +34,7 @@ from objectstore.naming import (
     manifest_key,
     parse_chunk_key,
     parse_piece_key,
+    parse_segment_key,
     segment_key,
 )
 from objectstore.store import PLAIN, Buffer, PutMode, StoreError
@@ -183,7 +184,7 @@ async def judged(around: Surroundings, done: Vandalism, agents: Sequence[AgentNo
     for key in around.loop.random.sample(keys, min(LAST, len(keys))):
         await done.damage(key, around.loop.random)
     scrubbed_beside(around.loop.random.choice(agents))
-    await _found(replica, done, agents)
+    await _found(around, replica, done, agents)
     around.counts["damages beyond repair at the end"] += len(done.damaged)
     for key in sorted(done.damaged):
         await done.bring_back(key)
@@ -195,19 +196,37 @@ async def judged(around: Surroundings, done: Vandalism, agents: Sequence[AgentNo
     around.counts.update({f"scrub {name}": number for name, number in done.counts.items()})
 
 
-async def _found(replica: Replica, done: Vandalism, agents: Sequence[AgentNode]) -> None:
-    """Within two rounds what is damaged is whole, needed no more, or told."""
+async def _found(
+    around: Surroundings, replica: Replica, done: Vandalism, agents: Sequence[AgentNode]
+) -> None:
+    """Within two rounds what is damaged is whole, needed no more, or told. Of a segment that only a manifest
+    beyond repair names nobody knows: that one is brought back as the docs say, and then it has to be told.
+    """
+
+    def told() -> set[str]:
+        return {each.key for agent in agents for each in _scrub(agent).beyond}
 
     def left() -> list[str]:
-        told = {each.key for agent in agents for each in _scrub(agent).beyond}
-        return [key for key in sorted(done.damaged) if key not in told and key in needed(replica, done)]
+        return [key for key in sorted(done.damaged - told()) if key in needed(replica, done)]
 
     try:
         async with asyncio.timeout(DUE_S_MAX):
-            while left():  # noqa: ASYNC110 - polls what agents know
+            while found := left():
+                for key in sorted(set(_named_by(replica, found)) & told()):
+                    around.counts["manifests brought back for their segments"] += key in done.damaged
+                    await done.bring_back(key)
                 await asyncio.sleep(RETRY_S)
     except TimeoutError:
         done.wrong("scrub-missed", f"{left()} were damaged {DUE_S_MAX:.0f} s ago, and nobody says so")
+
+
+def _named_by(replica: Replica, keys: Sequence[str]) -> Iterator[str]:
+    """The manifests of the segments among these."""
+    view = StateView(replica)
+    for segment in filter(None, map(parse_segment_key, keys)):
+        named = view.manifest_of(segment.partition)
+        if named is not None:
+            yield manifest_key(named)
 
 
 def _scrub(agent: AgentNode) -> Any:

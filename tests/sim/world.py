@@ -199,7 +199,8 @@ class World:
         agents, objects, truths = self.agents, self.objects, self.witness.truths
         found: list[Finding] = await self._node("audit", audit(agents, objects, self.ledger, truths))
         if self.plan.archived:
-            found += await self._node("audit", archived.judged(agents, objects, self.kept, "memory:sim"))
+            first = self.vandalism.first
+            found += await self._node("audit", archived.judged(agents, objects, self.kept, first))
         if self.plan.beginners:
             found += await self._node("audit", self.begun.judged(agents[0], objects))
         return found

@@ -7,7 +7,7 @@ marker lies behind it was open then, and is left out with those that were aborte
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent.cli.failures import refused
@@ -24,14 +24,24 @@ class Cutting:
     """Goes through a partition's batches from its start on, until it is at the point.
 
     `offset`: the first that is left out; or `time_ms`: the first record or marker with a later timestamp is.
+    `log_start`: below it there are rows of a table in place of batches.
     """
 
-    def __init__(self, start: int, offset: int, time_ms: int | None = None) -> None:
-        self.start = start
+    def __init__(self, start: int, offset: int, time_ms: int | None = None, log_start: int = 0) -> None:
+        self.start, self._log_start = start, log_start
         self.cut = offset
         self._time_ms = time_ms
         self._open: dict[int, int] = {}
         self._left_out: list[Aborted] = []
+
+    def take_rows(self, some: Sequence[Record]) -> bool:
+        """Look at the next rows, all of which committed at some time; whether more are to be looked at."""
+        for each in some:
+            if self._time_ms is not None and each.timestamp > self._time_ms:
+                self.cut = min(self.cut, each.offset)
+            if each.offset >= self.cut:
+                return False
+        return True
 
     def take(self, header: BatchHeader, batch: memoryview) -> bool:
         """Look at the next batch; whether more are to be looked at."""
@@ -68,14 +78,17 @@ class Cutting:
         for producer_id, begun in self._open.items():
             self._leave_out(Aborted(producer_id, begun, self.cut))
         self._open.clear()
-        return Cut(self.start, self.cut, self._left_out)
+        return Cut(self.start, self.cut, self._left_out, self._log_start)
 
 
 class Cut:
-    """A partition as it was: offsets in [start, end), without what had not been committed."""
+    """A partition as it was: offsets in [start, end), without what had not been committed.
 
-    def __init__(self, start: int, end: int, left_out: list[Aborted]) -> None:
-        self.start, self.end = start, end
+    `log_start`: what lies below it comes as rows of a table, also of a batch that lies across it.
+    """
+
+    def __init__(self, start: int, end: int, left_out: list[Aborted], log_start: int = 0) -> None:
+        self.start, self.end, self.log_start = start, end, max(start, log_start)
         self.left_out = len(left_out)
         self._transactions = Transactions(left_out)
 
@@ -84,5 +97,5 @@ class Cut:
         if header.control or not header.record_count or self._transactions.aborted(header):
             return
         for each in records(batch):
-            if self.start <= each.offset < self.end:
+            if self.log_start <= each.offset < self.end:
                 yield each

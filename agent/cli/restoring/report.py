@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from agent.cli.output import print_table, remarks, results
 from agent.cli.restoring.run import Report, Restored, Restoring
+from agent.cli.restoring.source import Source
 
+_MAY_BE = "their rows may be in table {}: --with-table takes them"
 RANGES_SHOWN = 20
 """Of each partition, for people; JSON has them all."""
 
@@ -38,6 +40,23 @@ def _partition(one: Restored) -> dict[str, object]:
         "found_digest": None if one.found is None else one.found.text(),
         "offsets": [{"from": old, "to": end, "became": new} for old, end, new in one.ranges.rows],
         "offsets_not_told": one.ranges.more,
+        "from_table": _older(one),
+    }
+
+
+def _older(one: Restored) -> dict[str, object] | None:
+    older = one.older
+    if older is None:
+        return None
+    below = min(older.below, one.cut)
+    return {
+        "table": older.table,
+        "from": older.start,
+        "below": below,
+        "rows": one.rows,
+        "unreadable_batches_left_out": one.unreadable,
+        "offsets_without_row": below - older.start - one.rows - one.unreadable,
+        "never_in_table": {"from": older.known, "to": below} if older.known < below else None,
     }
 
 
@@ -56,11 +75,9 @@ def say(given: Restoring, report: Report) -> None:
         "audit",
     )
     print_table(columns, [_row(each) for each in report.partitions])
-    rows = f"; their rows may be in table {source.table}" if source.table else ""
     for each in report.partitions:
-        if each.start:
-            where = f"{source.topic}-{each.partition}"
-            results().print(f"{where}: offsets below {each.start} are gone from the log{rows}")
+        for line in _gone(given, source, each):
+            results().print(f"{source.topic}-{each.partition}: {line}")
     if given.dry_run:
         remarks().print("nothing was changed", style="dim")
     elif report.left is None:
@@ -71,6 +88,32 @@ def say(given: Restoring, report: Report) -> None:
         )
         for name in report.left:
             results().print(f"its config {name} is not that of {source.topic}: left out")
+
+
+def _gone(given: Restoring, source: Source, one: Restored) -> list[str]:
+    """What of a partition is gone from the log, and what came of the table."""
+    told = _older(one)
+    if told is None and not one.start:
+        return []
+    if told is None:
+        gone = f"offsets below {one.start} are gone from the log"
+        if source.table is None:
+            return [gone]
+        more = f"table {source.table} has none" if given.with_table else _MAY_BE.format(source.table)
+        return [f"{gone}; {more}"]
+    lines = [
+        f"{told['rows']} records of offsets {told['from']} to below {told['below']} are rows of table "
+        f"{told['table']}; {told['offsets_without_row']} offsets there have no row: markers, what was "
+        "aborted, or what went from the table"
+    ]
+    if one.start:
+        lines.append(f"offsets below {one.start} are in neither the log nor the table")
+    if told["unreadable_batches_left_out"]:
+        lines.append(f"{told['unreadable_batches_left_out']} batches that nobody can open are left out")
+    never = told["never_in_table"]
+    if isinstance(never, dict):
+        lines.append(f"offsets {never['from']} to below {never['to']} left the log before the table had them")
+    return lines
 
 
 def _row(one: Restored) -> tuple[object, ...]:

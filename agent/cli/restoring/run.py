@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -17,20 +18,27 @@ from agent.cli.failures import Failure, refused, usage
 from agent.cli.restoring.cutting import Cut, Cutting
 from agent.cli.restoring.digest import Digest
 from agent.cli.restoring.point import Point, point_of
+from agent.cli.restoring.rows import Older, older_of, rows
 from agent.cli.restoring.source import Part, Source, batches, source_of
 from agent.cli.restoring.target import begun, finish, made, mark_of
 from agent.cli.restoring.writing import Ranges, Writer
 from agent.cli.session import session
+from objectstore.batch import Record
+from objectstore.compression import Compression
 
 _T = TypeVar("_T")
 
 AT_ONCE: Final = 4
 """Partitions that are read or written at once: as many as one agent gives batches of at once."""
+ROW_CODEC: Final = Compression.ZSTD
+"""Of batches made of a table's rows, which do not say how the records were compressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """What is asked. `without`: configs that the new topic shall not have."""
+    """What is asked. `without`: configs that the new topic shall not have; `with_table`: rows of the topic's
+    table, too, of records that left the log.
+    """
 
     topic: str
     name: str
@@ -39,11 +47,16 @@ class Restoring:
     http: str
     dry_run: bool = False
     without: Sequence[str] = ()
+    with_table: bool = False
 
 
 @dataclass(slots=True)
 class Restored:
-    """Of one partition: offsets [start, cut) of the source, what was kept, and what the new one has."""
+    """Of one partition: offsets [start, cut) of the source, what was kept, and what the new one has.
+
+    `older`: what the table has below the log start; `rows` of it were taken, and `unreadable` ones, which
+    stand for batches that nobody can open, left out.
+    """
 
     partition: int
     start: int
@@ -53,6 +66,14 @@ class Restored:
     digest: Digest = field(default_factory=Digest)
     ranges: Ranges = field(default_factory=Ranges)
     found: Digest | None = None
+    older: Older | None = None
+    rows: int = 0
+    unreadable: int = 0
+
+    def take(self, one: Record) -> None:
+        """The next record that was there."""
+        self.ranges.add(one.offset, self.digest.count)
+        self.digest.add(one)
 
     @property
     def equal(self) -> bool:
@@ -88,9 +109,10 @@ async def restored(given: Restoring, advance: Advance) -> Report:
     async with session(given.bootstrap) as kafka:
         at = await begun(kafka, source, given.name, given.at) or given.at
     point = point_of(at)
-    cuts = await _each(source, lambda part: _cut(source, part, point, advance))
-    rows = [
-        Restored(part.partition, cut.start, cut.end, part.end, cut.left_out)
+    older = await _older(source) if given.with_table else {}
+    cuts = await _each(source, lambda part: _cut(source, part, older.get(part.partition), point, advance))
+    done = [
+        Restored(part.partition, cut.start, cut.end, part.end, cut.left_out, older=older.get(part.partition))
         for part, cut in zip(source.parts, cuts, strict=True)
     ]
     there: list[int] | None = None
@@ -101,17 +123,17 @@ async def restored(given: Restoring, advance: Advance) -> Report:
     async def copy(part: Part) -> None:
         index = part.partition
         ends = None if there is None else there[index]
-        await _copy(given, source, cuts[index], rows[index], ends, advance)
+        await _copy(given, source, cuts[index], done[index], ends, advance)
 
     await _each(source, copy)
     if given.dry_run:
-        return Report(source, rows, None)
-    await _compare(given, rows, advance)
-    report = Report(source, rows, None)
+        return Report(source, done, None)
+    await _compare(given, done, advance)
+    report = Report(source, done, None)
     if not report.equal:
         return report
     async with session(given.bootstrap) as kafka:
-        return Report(source, rows, await finish(kafka, source, given.name, given.without))
+        return Report(source, done, await finish(kafka, source, given.name, given.without))
 
 
 async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_T]:
@@ -130,17 +152,30 @@ async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_
     return [each.result() for each in tasks]
 
 
-async def _cut(source: Source, part: Part, point: Point, advance: Advance) -> Cut:
+async def _older(source: Source) -> dict[int, Older]:
+    """What the table has of records that left the log, by partition. Raises Failure."""
+    if source.table is None:
+        raise refused(f"{source.topic} has no table: restore it without --with-table")
+    return await asyncio.to_thread(older_of, source)
+
+
+async def _cut(source: Source, part: Part, older: Older | None, point: Point, advance: Advance) -> Cut:
     """Where the partition is cut. Raises Failure."""
-    wanted = part.end
+    wanted, start = part.end, part.start if older is None else older.start
     if point.offsets is not None:
         wanted = point.offsets.get(part.partition, -1)
-        if not part.start <= wanted <= part.end:
-            has = f"{source.topic}-{part.partition} has the offsets {part.start} to {part.end}"
+        if not start <= wanted <= part.end:
+            has = f"{source.topic}-{part.partition} has the offsets {start} to {part.end}"
             raise refused(
                 f"--at names {'no offset' if wanted < 0 else wanted}: {has}; name an offset of each partition"
             )
-    cutting = Cutting(part.start, wanted, point.time_ms)
+    cutting = Cutting(start, wanted, point.time_ms, part.start)
+    if older is not None and point.time_ms is not None:
+        async with aclosing(rows(source, older)) as found:
+            async for some in found:
+                advance(len(some))
+                if not cutting.take_rows([each.record for each in some]):
+                    return cutting.done()
     async for header, batch in batches(source, part.partition, part.start, wanted):
         advance(header.last_offset_delta + 1)
         if not cutting.take(header, batch):
@@ -166,16 +201,35 @@ async def _copy(
 
 
 async def _written(source: Source, cut: Cut, row: Restored, writer: Writer | None, advance: Advance) -> None:
-    async for header, batch in batches(source, row.partition, cut.start, cut.end):
+    if row.older is not None:
+        await _from_table(source, row.older, cut, row, writer, advance)
+    async for header, batch in batches(source, row.partition, cut.log_start, cut.end):
         for each in cut.kept(header, batch):
-            row.ranges.add(each.offset, row.digest.count)
-            row.digest.add(each)
+            row.take(each)
             if writer is not None:
                 await writer.add(each, header.compression)
         advance(header.last_offset_delta + 1)
 
 
-async def _compare(given: Restoring, rows: Sequence[Restored], advance: Advance) -> None:
+async def _from_table(
+    source: Source, older: Older, cut: Cut, row: Restored, writer: Writer | None, advance: Advance
+) -> None:
+    """Its rows below the log start and the cut."""
+    async with aclosing(rows(source, older)) as found:
+        async for some in found:
+            for one, unreadable in some:
+                if one.offset >= cut.end:
+                    return
+                row.rows, row.unreadable = row.rows + (not unreadable), row.unreadable + unreadable
+                if unreadable:
+                    continue
+                row.take(one)
+                if writer is not None:
+                    await writer.add(one, ROW_CODEC)
+            advance(len(some))
+
+
+async def _compare(given: Restoring, done: Sequence[Restored], advance: Advance) -> None:
     """Read all of the new topic, and count and digest it. Raises Failure."""
     new = await asyncio.to_thread(source_of, given.http, given.name)
 
@@ -185,6 +239,6 @@ async def _compare(given: Restoring, rows: Sequence[Restored], advance: Advance)
             for each in whole.kept(header, batch):
                 digest.add(each)
             advance(header.last_offset_delta + 1)
-        rows[part.partition].found = digest
+        done[part.partition].found = digest
 
     await _each(new, read)

@@ -39,10 +39,16 @@ WHILE: Final[Mapping[str, str]] = {
 
 def mark_of(source: Source, at: str, cuts: Sequence[Cut]) -> str:
     """Of which topic, up to where, and all partitions' bounds: whoever goes on must mean the same."""
-    bounds = ",".join(f"{cut.start}-{cut.end}" for cut in cuts)
+    bounds = ",".join(map(_bounds, cuts))
     told = ",".join(f"{part.partition}:{cut.end}" for part, cut in zip(source.parts, cuts, strict=True))
     kept = told if len(told) <= OFFSETS_MAX else ""
     return " ".join((*_meant(source, at), blake2b(bounds.encode(), digest_size=8).hexdigest(), kept))
+
+
+def _bounds(cut: Cut) -> str:
+    """Where the log began counts, too: rows of a table do not tell which transaction was open at the cut."""
+    between = f"{cut.log_start}-" if cut.log_start > cut.start else ""
+    return f"{cut.start}-{between}{cut.end}"
 
 
 def _meant(source: Source, at: str) -> list[str]:

@@ -289,8 +289,10 @@
 {{- if and (or .Values.spark.audit.enabled .Values.spark.maintenance.enabled) (not .Values.spark.image) -}}
 {{- fail "spark.image is empty: name an image with Floe, PySpark, Java and jars, as docs/spark.md builds it" -}}
 {{- end -}}
-{{- if and .Values.spark.audit.enabled (not .Values.spark.audit.topics) -}}
-{{- fail "spark.audit.topics is empty: name the topics to audit" -}}
+{{- with .Values.spark.audit -}}
+{{- if and .enabled (not .topics) (or .wholeSchedule (not .continuous.enabled)) -}}
+{{- fail "spark.audit.topics is empty: name the topics to audit; only spark.audit.continuous.enabled without spark.audit.wholeSchedule takes all that have a table" -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.spark.audit.enabled (hasPrefix "s3://" .Values.objectStore.url) (not .Values.objectStore.credentialsSecretName) -}}
 {{- fail "spark.audit needs objectStore.credentialsSecretName: an audit reads the bucket with keys of its own, not with the pod's identity" -}}

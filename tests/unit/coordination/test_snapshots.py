@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -36,8 +37,8 @@ from coordination.snapshot import (
     encode,
     encode_steps,
 )
-from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
-from coordination.state import ChunkCommitted
+from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions, early_after
+from coordination.state import ChunkCommitted, ClaimHolder
 from coordination.state.freeze import freeze, freeze_now
 from objectstore.naming import parse_snapshot_key
 from tests.unit.coordination.conftest import Agents, registration, until
@@ -400,3 +401,19 @@ async def write_twice_and_trim(replica: Replica, keeper: SnapshotKeeper) -> None
         await keeper.write()
     await replica.propose(Claim(name="something"))
     await keeper.trim()
+
+
+async def test_a_small_snapshot_is_written_again_sooner_than_a_large_one(agents: Agents) -> None:
+    """Or agents that restart one after another apply a hundred thousand entries, seconds of a core each."""
+    options = SnapshotOptions(revisions=100_000)
+    sizes = (0, 5_000_000, 30_000_000, 10**9)
+    assert [early_after(options, size) for size in sizes] == [5_000, 5_000, 30_000, 1_000_000]
+    a = await agents.start("a", heartbeat_s=0.02)
+    held = ClaimHolder(a.incarnation, 0)
+    await until(lambda: a.state.revision > 12)
+    soon = SnapshotKeeper(a, agents.logs["a"], agents.store, replace(options, revisions_min=10))
+    await soon.step(held)
+    assert not a.state.snapshots, "the log would be trimmed before others have read it"
+    now = replace(options, revisions_min=10, seconds_min=0)
+    await SnapshotKeeper(a, agents.logs["a"], agents.store, now).step(held)
+    assert len(a.state.snapshots) == 1

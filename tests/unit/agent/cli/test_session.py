@@ -5,27 +5,33 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from tests.unit.agent.cli.conftest import fails
+from tests.unit.agent.cli.conftest import Dev, fails, inside
 
 HUGE = (1 << 30).to_bytes(4, "big")
 
 
 @pytest.fixture
 def server() -> Iterator[Callable[[bytes], str]]:
-    """`server(answer)` listens, reads a little, sends `answer` and closes; gives its address."""
+    """`server(answer)` listens and, to each who comes, reads a little, sends `answer` and closes; gives its
+    address."""
     opened: list[tuple[socket.socket, threading.Thread]] = []
 
     def start(answer: bytes) -> str:
         listening = socket.create_server(("127.0.0.1", 0))
 
         def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(answer)
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return  # the test is over
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -34,8 +40,9 @@ def server() -> Iterator[Callable[[bytes], str]]:
 
     yield start
     for listening, thread in opened:
-        thread.join(10)
+        listening.shutdown(socket.SHUT_RDWR)
         listening.close()
+        thread.join(10)
 
 
 @pytest.mark.parametrize(
@@ -101,3 +108,73 @@ def test_why_no_agent_is_reached_is_told(address: str, why: str) -> None:
         assert (status, f"{address}: {why}" in line) == (4, True), line
     status, line = fails("status", "--http", f"http://{address}")
     assert (status, why in line) == (4, True), line
+
+
+class Cutting:
+    """Stands before an agent and cuts the connections of these numbers, each at its `frame`th request."""
+
+    def __init__(self, to: str, cut: set[int], frame: int) -> None:
+        self.cut, self.frame, self.came = cut, frame, 0
+        self._to = to.rpartition(":")
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                self.came += 1
+                with (
+                    client,
+                    socket.create_connection((self._to[0], int(self._to[2]))) as agent,
+                    suppress(OSError),
+                ):
+                    self._pass(client, agent, self.frame if self.came in self.cut else 0)
+
+    def _pass(self, client: socket.socket, agent: socket.socket, cut_at: int) -> None:
+        number = 0
+        while asked := _frame(client):
+            number += 1
+            if number == cut_at:
+                return
+            agent.sendall(asked)
+            client.sendall(_frame(agent))
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+def _frame(of: socket.socket) -> bytes:
+    size = of.recv(4, socket.MSG_WAITALL)
+    return size + of.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL) if len(size) == 4 else b""
+
+
+@pytest.mark.parametrize(
+    ("cut", "frame", "status", "came"),
+    [
+        (set(), 0, 0, 1),
+        ({1}, 1, 0, 2),  # before it said what it speaks
+        ({1}, 2, 0, 2),  # in the midst of what only reads
+        ({1, 2}, 2, 4, 2),  # once is all
+        ({1, 2}, 1, 4, 2),
+    ],
+)
+def test_what_only_reads_is_asked_again_when_an_agent_was_paused(
+    dev: Dev, cut: set[int], frame: int, status: int, came: int
+) -> None:
+    between = Cutting(dev.bootstrap, cut, frame)
+    ran = inside("topic", "list", "--bootstrap", between.address)
+    between.close()
+    assert (ran.status, between.came) == (status, came), ran
+    assert ("closed the connection during" in ran.err) == (status == 4)
+
+
+def test_what_changes_something_is_asked_once(dev: Dev) -> None:
+    """Whether it was done is not known."""
+    between = Cutting(dev.bootstrap, {1}, 2)
+    ran = inside("topic", "create", "once", "--bootstrap", between.address)
+    between.close()
+    assert (ran.status, between.came) == (4, 1), ran
+    assert "closed the connection during CreateTopics" in ran.err
