@@ -133,20 +133,13 @@ async def _restored(config: Config, options: RestoreOptions) -> Report:
     from coordination.etcd.rebased import RebasedLog
     from coordination.restore.run import restore
     from coordination.restore.source import CannotRestore
-    from iceberg.moving import MovingTables
-    from objectstore import copied
-    from objectstore.copied import NotOurCopy
 
     clock = SystemClock()
     store, log = store_of(config, clock), log_of(config, clock)
-    moving = None
     assert isinstance(log, RebasedLog), "an etcd"
     try:
-        mark = await copied.marked(store)
-        if mark is not None:
-            moving = MovingTables(store, mark.source, config.store.url)
-        return await restore(store, log, clock, options, moving)
-    except (CannotRestore, LogInTheWay, NotOurCopy) as error:
+        return await restore(store, log, clock, options)
+    except (CannotRestore, LogInTheWay) as error:
         raise refused(f"nothing is restored: {error}") from None
     finally:
         await log.close()
@@ -211,11 +204,6 @@ def _remarks(report: Report) -> list[str]:
         f"group {p.group}: position {p.offset} of {p.topic}-{p.partition} lay beyond its end, now {p.end}"
         for p in report.positions
     ]
-    told += [
-        f"table {t.namespace}.{t.name} came from {t.before}: its metadata names the files here"
-        for t in report.tables_moved
-    ]
-    told += [f"LEFT: table {t.namespace}.{t.name} is not moved: {t.reason}" for t in report.tables_left]
     told += [
         f"table {t.namespace}.{t.name}: {t.newer} commits went with the log; their rows come again from it"
         for t in report.tables

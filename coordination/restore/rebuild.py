@@ -19,7 +19,6 @@ from coordination.commands import (
     ENTRY_FORMAT,
     AbortTransaction,
     CommitChunk,
-    CommitTable,
     ConfigEntry,
     CreateTopic,
     Entry,
@@ -61,18 +60,13 @@ class Restored:
 
 
 async def rebuild(
-    store: ObjectStore,
-    source: Source,
-    cluster_id: bytes,
-    restorer: int,
-    report: Report,
-    pointers: Sequence[CommitTable] = (),
+    store: ObjectStore, source: Source, cluster_id: bytes, restorer: int, report: Report
 ) -> Restored:
-    """What a new log begins with. `restorer`: an incarnation that no log ever had. `pointers`: of tables.
+    """What a new log begins with. `restorer`: an incarnation that no log ever had.
 
     Raises CannotRestore, StoreError. Changes nothing in the bucket.
     """
-    return await _Rebuilding(store, source, cluster_id, restorer, report).run(pointers)
+    return await _Rebuilding(store, source, cluster_id, restorer, report).run()
 
 
 class _Rebuilding:
@@ -87,7 +81,7 @@ class _Rebuilding:
         self._highest_producer_id = -1
         self._ends = [0 if each is None else each.high_watermark for each in self._state.partitions]
 
-    async def run(self, pointers: Sequence[CommitTable]) -> Restored:
+    async def run(self) -> Restored:
         store, state, report = self._store, self._state, self._report
         report.missing_chunks = await missing_chunks(store, state)
         chunks = await self._chunks()
@@ -98,8 +92,6 @@ class _Rebuilding:
             self._commit(chunk)
         copies = await self._copy()
         self._abort()
-        for pointer in pointers:
-            self._must(self._restorer, pointer)
         self._fence()
         report.positions = settle(state, self._highest_producer_id)
         for each in self._found.values():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
 
-from coordination.commands import CommitTable
 from coordination.state.restored import PositionCut
 
 
@@ -39,29 +37,6 @@ class TableFound:
     newer: int
 
 
-class Moved(NamedTuple):
-    """A table whose files lie in another bucket now. `after`: its metadata there; empty in a dry run."""
-
-    namespace: str
-    name: str
-    before: str
-    after: str
-
-    def command(self) -> CommitTable:
-        """The move of its pointer."""
-        return CommitTable(
-            namespace=self.namespace, name=self.name, expected=self.before, metadata_location=self.after
-        )
-
-
-class Left(NamedTuple):
-    """A table that keeps its pointer to where it was, and why."""
-
-    namespace: str
-    name: str
-    reason: str
-
-
 @dataclass(slots=True)
 class Report:
     """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`."""
@@ -86,8 +61,6 @@ class Report:
     aborted: list[str] = field(default_factory=list)
     positions: list[PositionCut] = field(default_factory=list)
     tables: list[TableFound] = field(default_factory=list)
-    tables_moved: list[Moved] = field(default_factory=list)
-    tables_left: list[Left] = field(default_factory=list)
 
     @property
     def found(self) -> int:
@@ -107,7 +80,6 @@ class Report:
     def plain(self) -> dict[str, object]:
         """As JSON says it."""
         told: dict[str, object] = asdict(self)
-        for name in ("positions", "tables_moved", "tables_left"):
-            told[name] = [each._asdict() for each in getattr(self, name)]
+        told["positions"] = [each._asdict() for each in self.positions]
         told |= {"found": self.found, "unended": self.unended, "in_doubt": self.in_doubt}
         return told

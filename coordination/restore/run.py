@@ -6,7 +6,7 @@
              of the lost log stop (agent/health/binding.py), and none of the new one starts
     wait     until no agent of the lost log can acknowledge a record whose chunk is not in the bucket
     again    the plan is made anew: it has every record that was ever acknowledged
-    put      metadata of tables that came from another bucket, copies of chunks, then the snapshot
+    put      copies of chunks, then the snapshot
     finish   cluster.json names the new log alone: agents may start
 
 Dead before `bind`, nothing has changed but two keys that nobody reads. Dead behind it, the same command goes
@@ -16,7 +16,9 @@ on from the beginning with the lost log's archive, into the same etcd or another
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as changed
 
@@ -24,21 +26,21 @@ from coordination.clock import Clock
 from coordination.etcd import beginning
 from coordination.etcd.rebased import RebasedLog
 from coordination.restore.rebuild import Restored, rebuild
-from coordination.restore.report import Report
+from coordination.restore.report import Report, TableFound
 from coordination.restore.source import CannotRestore, source_of
-from coordination.restore.tables import Moving, TableMoves, ahead
 from coordination.snapshot import encode
 from coordination.state import State
 from coordination.steps import reach
 from objectstore import fingerprint
 from objectstore.fingerprint import BrokenFingerprint, Fingerprint
-from objectstore.naming import CHUNKS, FINGERPRINT_KEY, LOG, chunk_key, log_folder, snapshot_key
+from objectstore.naming import CHUNKS, FINGERPRINT_KEY, LOG, TABLES, chunk_key, log_folder, snapshot_key
 from objectstore.retry import find_ours
 from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectStore, Precondition
 
 ALIVE_MS = 30_000  # who wrote to the bucket so lately may be alive
 ENTRIES_MAX = 1 << 31  # of a restore; the base lies so far above its first one
 INCARNATION_BITS = 63
+_METADATA = re.compile(r"(.*/metadata/)(\d+)-[^/]*\.metadata\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +57,13 @@ class RestoreOptions:
     log_is_lost: bool = False
 
 
-async def restore(
-    store: ObjectStore,
-    log: RebasedLog,
-    clock: Clock,
-    options: RestoreOptions,
-    moving: Moving | None = None,
-) -> Report:
-    """Do it, or in a dry run say what would be done. `moving`: of tables that came from another bucket.
-
-    Raises CannotRestore, LogError, StoreError.
-    """
-    return await _Restore(store, log, clock, options, moving).run()
+async def restore(store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions) -> Report:
+    """Do it, or in a dry run say what would be done. Raises CannotRestore, LogError, StoreError."""
+    return await _Restore(store, log, clock, options).run()
 
 
 class _Restore:
-    def __init__(
-        self,
-        store: ObjectStore,
-        log: RebasedLog,
-        clock: Clock,
-        options: RestoreOptions,
-        moving: Moving | None,
-    ) -> None:
-        self._moving = moving
+    def __init__(self, store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions) -> None:
         self._store, self._log, self._clock, self._options = store, log.inner, clock, options
         self._restorer = clock.random_bits(INCARNATION_BITS) or 1
 
@@ -156,27 +141,16 @@ class _Restore:
 
     async def _plan(self, found: Fingerprint, lost: str, base: int = 0) -> Restored:
         """What the new log begins with, at the revision `base`; 0: far above what the bucket names."""
-        source, base_given = await source_of(self._store, lost), base > 0
+        source = await source_of(self._store, lost)
         base = base or source.begin + ENTRIES_MAX
         report = Report(
             found.cluster, lost, snapshot=source.snapshot, snapshot_revision=source.snapshot_revision,
             entries=source.entries, certain=source.certain, base=base, damaged=source.damaged,
             missing_revisions=source.missing,
         )  # fmt: skip
-        moves = await self._moves(source.state, write=base_given)
-        report.tables_moved, report.tables_left = moves.moved, moves.left
-        pointers = [each.command() for each in moves.moved if each.after]
-        made = await rebuild(self._store, source, found.cluster_id, self._restorer, report, pointers)
-        report.tables = await ahead(self._store, made.state)
+        made = await rebuild(self._store, source, found.cluster_id, self._restorer, report)
+        report.tables = await _tables_ahead(self._store, made.state)
         return made
-
-    async def _moves(self, state: State, *, write: bool) -> TableMoves:
-        """Tables' files written for where they are now, which nothing names before the snapshot."""
-        if self._moving is None:
-            return TableMoves()
-        if write:
-            reach("restore/put-tables")
-        return await self._moving.moved(state, write=write)
 
     # Writing.
 
@@ -195,3 +169,22 @@ class _Restore:
         except (Ambiguous, Precondition):
             if await find_ours(self._store, key, parts) is None:
                 raise
+
+
+async def _tables_ahead(store: ObjectStore, state: State) -> list[TableFound]:
+    """Tables of which there is metadata newer than the restored pointer: commits that the lost log took."""
+    ahead: list[TableFound] = []
+    for table in state.tables.values():
+        match = _METADATA.fullmatch(table.metadata_location)
+        if match is None:
+            continue
+        folder, version = match[1], int(match[2])
+        prefix = TABLES + folder.partition(f"/{TABLES}")[2]
+        newer = 0
+        with suppress(NotFound):
+            async for page in store.list(prefix):
+                names = [_METADATA.fullmatch(meta.key) for meta in page]
+                newer += sum(name is not None and int(name[2]) > version for name in names)
+        if newer:
+            ahead.append(TableFound(table.namespace, table.name, table.metadata_location, newer))
+    return ahead
