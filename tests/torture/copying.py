@@ -27,6 +27,7 @@ TOPIC, PARTITIONS = "t", 3
 STEADY = TopicPartition("steady", 0)
 PLACES = [*(TopicPartition(TOPIC, each) for each in range(PARTITIONS)), STEADY]
 GROUP = "g"
+STOP_S_MAX = 5.0
 WAIT_S_MAX = 120.0
 """For anything to happen; a machine with few processors left makes everything late."""
 
@@ -53,6 +54,12 @@ async def until(true: Callable[[], object], what: str, failing: Sequence[asyncio
             await asyncio.sleep(0.05)
 
 
+async def ended(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    """Close it, also where nobody is there any more whom it would say so to."""
+    with suppress(KafkaError, TimeoutError):
+        await asyncio.wait_for(client.stop(), STOP_S_MAX)
+
+
 class Sender:
     """An idempotent producer of one partition: each record is acknowledged before the next."""
 
@@ -68,8 +75,7 @@ class Sender:
         return self
 
     async def stop(self) -> None:
-        with suppress(KafkaError, TimeoutError):
-            await asyncio.wait_for(self._producer.stop(), 5)
+        await ended(self._producer)
 
     async def send(self) -> None:
         """The next record. Raises KafkaError."""
@@ -111,13 +117,16 @@ class Transactions:
         number = 0
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id="x")
         await producer.start()
-        while True:
-            await producer.begin_transaction()
-            told = await self._records(producer, f"x-{number}")
-            await producer.commit_transaction()
-            self.done.append(told)
-            number += 1
-            await asyncio.sleep(0.02)
+        try:
+            while True:
+                await producer.begin_transaction()
+                told = await self._records(producer, f"x-{number}")
+                await producer.commit_transaction()
+                self.done.append(told)
+                number += 1
+                await asyncio.sleep(0.02)
+        finally:
+            await ended(producer)
 
     async def leave_open(self) -> AIOKafkaProducer:
         """Every partition of the topic has records of it."""
@@ -153,14 +162,17 @@ class Group:
             auto_offset_reset="earliest",
         )  # fmt: skip
         await consumer.start()
-        while True:
-            found = await consumer.getmany(timeout_ms=200, max_records=20)
-            positions = {place: records[-1].offset + 1 for place, records in found.items() if records}
-            for place, offset in positions.items():
-                self.asked.setdefault(place, set()).add(offset)
-            if positions:
-                await consumer.commit(positions)
-                self.committed |= positions
+        try:
+            while True:
+                found = await consumer.getmany(timeout_ms=200, max_records=20)
+                positions = {place: records[-1].offset + 1 for place, records in found.items() if records}
+                for place, offset in positions.items():
+                    self.asked.setdefault(place, set()).add(offset)
+                if positions:
+                    await consumer.commit(positions)
+                    self.committed |= positions
+        finally:
+            await ended(consumer)
 
 
 class CopyProcess(Service):
@@ -212,11 +224,15 @@ def moved(config: Path, log: str, store: Mapping[str, Any]) -> None:
 async def read(bootstrap: str, isolation: str = "read_committed") -> list[Told]:
     """Every record, and that nothing is open: both kinds of readers have the same end."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level=isolation, enable_auto_commit=False
+        bootstrap_servers=bootstrap,
+        isolation_level=isolation,
+        enable_auto_commit=False,
+        auto_offset_reset="none",  # else one that does not know its place yet goes to the end
     )
     await consumer.start()
     consumer.assign(PLACES)
-    await consumer.seek_to_beginning()
+    for place, begin in (await consumer.beginning_offsets(PLACES)).items():
+        consumer.seek(place, begin)
     ends, found = await consumer.end_offsets(PLACES), list[Told]()
     async with asyncio.timeout(WAIT_S_MAX):
         for place in PLACES:

@@ -26,6 +26,7 @@ from tests.torture.copying import (
     Group,
     Sender,
     Transactions,
+    ended,
     floe,
     judge,
     moved,
@@ -45,6 +46,7 @@ SETTINGS: dict[str, Any] = {
     "tables": {"enabled": False},
 }
 """Chunks are merged, collected and deleted at the source while they are copied."""
+SIZES = {TOPIC: PARTITIONS, STEADY.topic: 1}
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]})
 
 
@@ -111,11 +113,11 @@ async def test_a_copy_under_load_becomes_the_cluster_with_all_that_it_had(lab: L
         f"a round that has {due}",
         tasks,
     )
-    await asyncio.to_thread(_disaster, lab)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
+    await asyncio.gather(*(each.stop() for each in senders), ended(kept_open))
+    await asyncio.to_thread(_disaster, lab)
     report = await asyncio.to_thread(_promoted, lab)
     assert report["missing_chunks"] == []
     for agent in lab.agents:
@@ -135,14 +137,15 @@ async def test_a_copy_under_load_becomes_the_cluster_with_all_that_it_had(lab: L
     for _ in range(5):
         await steady.send()
     assert [each for each in await read(lab.bootstrap) if each.place == STEADY] == steady.told
-    for each in (*senders, steady, kept_open):
-        await each.stop()
+    await steady.stop()
 
 
 async def _create(bootstrap: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
-    await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic(STEADY.topic, 1, 1)])
+    kept = {"retention.ms": "-1"}  # its records' times are of long ago
+    topics = (NewTopic(name, number, 1, topic_configs=kept) for name, number in SIZES.items())
+    await admin.create_topics(list(topics))
     await admin.close()
 
 
