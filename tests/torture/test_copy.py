@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from deploy.services import Etcd, Minio, VersityGw
@@ -25,6 +26,7 @@ from tests.torture.copying import (
     CopyProcess,
     Group,
     Sender,
+    Told,
     Transactions,
     ended,
     floe,
@@ -86,53 +88,93 @@ def lab(tmp_path: Path, etcd: Etcd, versitygw: VersityGw, bucket: Any) -> Iterat
         yield Lab(own, source, agents, copy, log, other["store"], files[1])
 
 
+class Load(NamedTuple):
+    """The clients of the source, and what of theirs the copy has to have."""
+
+    senders: list[Sender]
+    steady: Sender
+    transactions: Transactions
+    group: Group
+    tasks: list[asyncio.Task[None]]
+
+    async def wait(self, true: Callable[[], object], what: str) -> None:
+        await until(true, what, self.tasks)
+
+    def due(self) -> dict[TopicPartition, int]:
+        """The offsets that were told so far; the copy is to have a greater end of each partition."""
+        due = {each.told[-1].place: each.told[-1].offset for each in (*self.senders, self.steady)}
+        return due | {each.place: max(each.offset, due.get(each.place, 0)) for each in self.transactions.open}
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*(each.stop() for each in self.senders))
+
+
 async def test_a_copy_under_load_becomes_the_cluster_with_all_that_it_had(lab: Lab) -> None:
     await _create(lab.bootstrap)
     schema_id = await asyncio.to_thread(_registered, lab)
-    senders = [await Sender(lab.bootstrap, f"i{n}", PLACES[n]).start() for n in range(2)]
-    steady = await Sender(lab.bootstrap, "steady", STEADY).start()
-    transactions, group = Transactions(lab.bootstrap), Group(lab.bootstrap)
-    runs = [*(each.run() for each in senders), transactions.run(), group.run()]
-    tasks = [asyncio.create_task(each) for each in runs]
+    load = await _begun(lab)
     await asyncio.to_thread(lab.copy.start)
     for _ in range(20):
-        await steady.send()
-    await until(lambda: len(lab.copy.rounds()) >= 3 and len(transactions.done) > 5, "rounds", tasks)
+        await load.steady.send()
+    await load.wait(lambda: len(lab.copy.rounds()) >= 3 and len(load.transactions.done) > 5, "rounds")
     await asyncio.to_thread(lab.copy.restart)  # by SIGKILL
-    kept_open = await transactions.leave_open()
-    await until(lambda: len(group.committed) == PARTITIONS, "positions of every partition", tasks)
-    committed, whole = dict(group.committed), list(transactions.done)
-    rounds = len(lab.copy.rounds())
-    due = {each.told[-1].place: each.told[-1].offset for each in (*senders, steady)}
-    due |= {each.place: max(each.offset, due.get(each.place, 0)) for each in transactions.open}
-    await until(
-        lambda: (
-            len(lab.copy.rounds()) > rounds + 4  # what the group committed is archived with one of these
-            and all(lab.copy.ends().get(place, 0) > offset for place, offset in due.items())
-        ),
-        f"a round that has {due}",
-        tasks,
-    )
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.gather(*(each.stop() for each in senders), ended(kept_open))
+    kept_open = await load.transactions.leave_open()
+    await load.wait(lambda: len(load.group.committed) == PARTITIONS, "positions of every partition")
+    committed, whole = dict(load.group.committed), list(load.transactions.done)
+    await _copied(lab, load)
+    await load.end()
+    await ended(kept_open)
     await asyncio.to_thread(_disaster, lab)
     report = await asyncio.to_thread(_promoted, lab)
     assert report["missing_chunks"] == []
     for agent in lab.agents:
         moved(agent.config_file, lab.copy_log, lab.copy_store)
         await asyncio.to_thread(agent.start)
-    found = await read(lab.bootstrap)
-    judge(found, lab.copy.ends(), [*senders, steady], transactions.done)
-    values = {each.value for each in found}
-    assert all(each.value in values for records in whole for each in records), "a committed one is missing"
-    assert not [each for each in transactions.open if each.value in values], "the open one is not aborted"
+    await _same(lab, load, whole)
     now = await positions(lab.bootstrap)
     for place, offset in committed.items():
         assert now[place] >= offset, f"{GROUP} at {place}"
-        assert now[place] in group.asked[place], f"{GROUP} at {place}"
+        assert now[place] in load.group.asked[place], f"{GROUP} at {place}"
     assert await asyncio.to_thread(_registered, lab) == schema_id
+    await _goes_on(lab, load.steady)
+
+
+async def _begun(lab: Lab) -> Load:
+    senders = [await Sender(lab.bootstrap, f"i{n}", PLACES[n]).start() for n in range(2)]
+    steady = await Sender(lab.bootstrap, "steady", STEADY).start()
+    transactions, group = Transactions(lab.bootstrap), Group(lab.bootstrap)
+    runs = [*(each.run() for each in senders), transactions.run(), group.run()]
+    return Load(senders, steady, transactions, group, [asyncio.create_task(each) for each in runs])
+
+
+async def _copied(lab: Lab, load: Load) -> None:
+    """What was told and committed until now is in the last complete round."""
+    rounds, due = len(lab.copy.rounds()), load.due()
+    await load.wait(
+        lambda: (
+            len(lab.copy.rounds()) > rounds + 4  # what the group committed is archived with one of these
+            and all(lab.copy.ends().get(place, 0) > offset for place, offset in due.items())
+        ),
+        f"a round that has {due}",
+    )
+
+
+async def _same(lab: Lab, load: Load, whole: Sequence[Sequence[Told]]) -> None:
+    """Every record of the last complete round is where it was; `whole` are the transactions it surely has."""
+    found = await read(lab.bootstrap)
+    judge(found, lab.copy.ends(), [*load.senders, load.steady], load.transactions.done)
+    values = {each.value for each in found}
+    assert all(each.value in values for records in whole for each in records), "a committed one is missing"
+    assert not [each for each in load.transactions.open if each.value in values], (
+        "the open one is not aborted"
+    )
+
+
+async def _goes_on(lab: Lab, steady: Sender) -> None:
+    """The producer's last batch, sent again, is told its offset; its next sequences are taken."""
     assert await steady.again() == steady.told[-1].offset
     for _ in range(5):
         await steady.send()
