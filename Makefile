@@ -13,6 +13,7 @@ setup: ## the pinned virtual environment under .venv
 services: setup ## build etcd, the S3 servers and the chart's tools; bring jars, npm packages, kcat, Prometheus, Chromium, kafka-python's tests
 	$(PY) -m deploy.services build etcd minio versitygw helm kubeconform kube-score porcupine
 	$(PY) -m deploy.setup.jars iceberg kafka connect mirror streams kit rest sparkkafka
+	@$(PY) -m deploy.setup.class_archive >/dev/null
 	@$(PY) -m deploy.setup.node >/dev/null
 	@$(PY) -m deploy.setup.kcat >/dev/null
 	@$(PY) -m deploy.setup.prometheus >/dev/null
@@ -53,8 +54,12 @@ MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property te
 TORMENT := tests/torture
 SPARK := tests/spark
 SPARK_FIRST := $(filter-out %/test_flights_deaths.py,$(wildcard tests/spark/test_[a-l]*.py))
-SPARK_LAST := $(filter-out $(SPARK_FIRST),$(wildcard tests/spark/test_*.py))
-REST := tests $(addprefix --ignore=,tests/compat tests/engines tests/deploy tests/versions $(MODELS) $(TORMENT) $(SPARK))
+SPARK_LAST := $(wildcard tests/spark/test_[p-z]*.py)
+SPARK_BETWEEN := $(filter-out $(SPARK_FIRST) $(SPARK_LAST),$(wildcard tests/spark/test_*.py))
+AUDITS := $(wildcard tests/unit/agent/cli/test_audit*.py)
+OTHERS := tests/compat tests/engines tests/deploy tests/versions $(MODELS) $(TORMENT) $(SPARK)
+REST := tests $(addprefix --ignore=,$(OTHERS))
+REST_FIRST := $(REST) $(addprefix --ignore=,$(AUDITS))
 LONGEST := --durations=15 --durations-min=20
 
 # `make` by its name: of a line with $(MAKE), `make -n test` would run all.
@@ -63,18 +68,22 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; ei
 	make lint > build/test-lint.log 2>&1 & lint=$$!; \
 	trap 'kill $$lint' INT TERM; \
 	make services || { kill $$lint; exit 1; }; \
-	part() { name=$$1; shift; exec $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1; }; \
+	part() { \
+		name=$$1; shift; $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1 & running=$$!; \
+		trap 'kill $$running; exit 1' INT TERM; wait $$running; \
+	}; \
 	part clients $(CLIENTS_FIRST) tests/deploy tests/versions & clients=$$!; \
 	part clients-more $(CLIENTS_LAST) & others=$$!; \
-	part suite $(SUITE) & suite=$$!; \
+	(part suite $(SUITE); first=$$?; part audits $(AUDITS) && exit $$first) & suite=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
 	part spark $(SPARK_FIRST) & spark=$$!; \
-	part spark-more $(SPARK_LAST) & more=$$!; \
+	part spark-more $(SPARK_BETWEEN) & more=$$!; \
 	trap 'kill $$lint $$clients $$others $$suite $$torture $$models $$spark $$more' INT TERM; \
-	$(PY) -m pytest $(LONGEST) $(REST); failed=$$?; \
+	$(PY) -m pytest $(LONGEST) $(REST_FIRST); failed=$$?; \
+	$(PY) -m pytest $(LONGEST) $(SPARK_LAST) || failed=1; \
 	for each in $$lint $$clients $$others $$suite $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
-	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more suite clients clients-more)); exit $$failed
+	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more suite audits clients clients-more)); exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)

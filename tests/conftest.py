@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from deploy.services import Etcd, Minio, VersityGw, launching
 from deploy.services.s3 import S3Service
+from deploy.setup import class_archive
 from tests.equipment import cpu_report, forks
 
 _numbers = itertools.count(1)
@@ -41,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Agents of tests are forked: else each start pays their imports anew."""
     launching.use(forks.start)
+    if shared := class_archive.option():  # a JVM of a small job starts in half the time
+        os.environ[class_archive.VARIABLE] = shared
     if path := config.getoption("--cpu-report"):
         config.pluginmanager.register(cpu_report.CpuReport(path))
 

@@ -16,10 +16,14 @@ from tests.compat.conftest import Embedded, start, stop
 from tests.unit.agent.cli.conftest import Ran, fails, inside
 from tests.unit.schema import samples
 
+pytestmark = pytest.mark.timeout(900)
 FLIGHT = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight").message_class
 COSTLY = samples.message_type(samples.COSTLY, "costly.Costly").message_class
 GOOD = FLIGHT(month=1, origin="EWR", dest="JFK").SerializeToString()
 BAD = FLIGHT(month=1, origin="EWR", dest="JFK", distance=-1).SerializeToString()
+FLUSH_S_MAX = 240.0
+"""A worker that gets no processor makes the agent ask for the batch again, as often as it takes."""
+
 MINUTES = COSTLY(numbers=range(300_000)).SerializeToString()
 
 
@@ -61,7 +65,7 @@ def send(agent: Embedded, topic: str, *values: bytes) -> list[KafkaError | None]
     producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 100})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
-    assert producer.flush(60) == 0
+    assert producer.flush(FLUSH_S_MAX) == 0
     return outcomes
 
 
@@ -99,7 +103,8 @@ def test_rules_that_take_too_long_stop_no_other_topic(agent: Embedded, protos: P
     assert error.code() == KafkaError.INVALID_RECORD
     assert send(agent, "beside", GOOD) == [None]
     assert send(agent, "costly", COSTLY(numbers=[1]).SerializeToString()) == [None]
-    assert metric(agent, "floe_rules_failed_total", 'topic="costly"') == 1
+    # more than one where a busy machine's first answer came after the client had asked again
+    assert metric(agent, "floe_rules_failed_total", 'topic="costly"') >= 1
 
 
 def test_rules_that_cannot_be_used_are_told_by_the_command_line(agent: Embedded, protos: Path) -> None:

@@ -1,12 +1,15 @@
-"""The JVMs of short-lived sessions have as much room for compiled code as others."""
+"""The JVMs of short-lived sessions have as much room for compiled code as others, and start from an archive."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from deploy.setup import class_archive
 from deploy.setup.java import java_home
 from iceberg.spark.session import QUICK
 from tests.spark import cluster
@@ -22,3 +25,10 @@ def test_the_code_cache_holds_what_spark_generates(options: str) -> None:
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     (size,) = re.findall(r"ReservedCodeCacheSize\s+= (\d+)", told)
     assert int(size) >= BYTES_MIN
+
+
+def test_a_driver_has_its_classes_from_the_archive(jvm: SparkSession) -> None:
+    """Where class path or Java are others the JVM starts without it: slowly, and without a word."""
+    archive = class_archive.make()
+    process = jvm.sparkContext._gateway.proc
+    assert str(archive) in Path(f"/proc/{process.pid}/maps").read_text()
