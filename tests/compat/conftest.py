@@ -40,7 +40,7 @@ class Embedded:
 
     def status(self) -> dict[str, object]:
         """What /status.json says."""
-        with urllib.request.urlopen(f"{self.http}/status.json", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.http}/status.json", timeout=60) as answer:
             found: dict[str, object] = json.load(answer)
             return found
 

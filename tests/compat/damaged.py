@@ -19,7 +19,7 @@ def fill(agent: Embedded) -> None:
     for number in range(3):
         for partition in (0, 1):
             producer.produce(TOPIC, f"{partition}-{number}".encode() * 500, partition=partition)
-            assert producer.flush(30) == 0
+            assert producer.flush(180) == 0
     (path,) = [path for path in agent.data.rglob("*.chunk") if b"0-10-1" in path.read_bytes()]
     content = bytearray(path.read_bytes())
     content[content.index(b"0-10-1")] ^= 1

@@ -44,7 +44,7 @@ def sent_and_read(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     read = []

@@ -226,7 +226,7 @@ def shown(planted: Planted) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {"audit": audited(planted)}
     for path in ("/status.json", "/status.html", "/status", "/metrics", "/admin/acls", "/readyz"):
         try:
-            with urllib.request.urlopen(planted.agent.http + path, timeout=10) as answer:
+            with urllib.request.urlopen(planted.agent.http + path, timeout=60) as answer:
                 found[path] = answer.read()
         except urllib.error.HTTPError as error:
             found[path] = error.read()

@@ -71,7 +71,7 @@ def rdkafka_produce(bootstrap: str, topic: str, sent: Sent, **settings: Any) -> 
             on_delivery=report,
         )
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     assert not failures
     return acknowledged
 

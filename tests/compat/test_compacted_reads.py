@@ -98,7 +98,7 @@ class Writer:
 
 def compacted_away(agent: Embedded) -> float:
     """Bytes that compaction has left out so far."""
-    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith("floe_compacted_away_bytes_total"))
 

@@ -116,7 +116,7 @@ def test_members_come_and_go_and_positions_stay(embedded: Embedded) -> None:
         producer = Producer({"bootstrap.servers": embedded.bootstrap})
         for number in range(60):
             producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
         settle([first, second], lambda: len(first.read) + len(second.read) == 60)
         for member in (first, second):
             member.consumer.commit(asynchronous=False)

@@ -141,7 +141,7 @@ def snapshots(agent: Embedded) -> set[Path]:
 
 def ready(agent: Embedded) -> None:
     """Raises HTTPError when it says that it is not."""
-    with urllib.request.urlopen(f"{agent.http}/readyz", timeout=5):
+    with urllib.request.urlopen(f"{agent.http}/readyz", timeout=60):
         pass
 
 

@@ -65,7 +65,7 @@ def produce(agent: Embedded, topic: str, first: int) -> None:
     for number in range(first, first + 10):
         producer.produce(topic, key=b"%d" % number, value=encoded(VIEW, user_id=number, key=f"k{number}"))
     producer.produce(topic, key=b"%d" % number, value=None)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     caught_up(agent, f"floe.{topic}")
 
 

@@ -67,7 +67,7 @@ def send(agent: Embedded, name: str, *values: bytes | None) -> list[KafkaError |
     told: list[KafkaError | None] = []
     for value in values:
         producer.produce(name, value=value, on_delivery=lambda error, _: told.append(error))
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
     return told
 
 

@@ -116,7 +116,7 @@ def send(agent: Embedded, name: str, value: bytes, headers: list[tuple[str, byte
     told: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 0})
     producer.produce(name, value, headers=headers, on_delivery=lambda error, _: told.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     return told[0].name() if told[0] is not None else None
 
 
@@ -135,7 +135,7 @@ def test_plain_producers_are_read_through_the_registry(
             value = ORDER(id=number, who=codec).SerializeToString() if number % 10 else None
             sent.append((b"%d" % number, value))
             producer.produce(name, value, key=sent[-1][0], headers=[("codec", codec.encode())])
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     transactional = Producer({"bootstrap.servers": agent.bootstrap, "transactional.id": name})
     transactional.init_transactions()
     for keeps in (False, True, False):
@@ -174,7 +174,7 @@ def test_serializers_are_read_by_plain_clients(agent: Embedded, registry: Schema
         context = SerializationContext(name, MessageField.VALUE, headers)
         value = (heading if number % 2 else prefixing)(ORDER(id=number, who="x"), context)
         producer.produce(name, value, headers=headers)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
     found = [ORDER.FromString(each.value()) for each in consumed(agent, name, 200)]
     assert [each.id for each in found] == list(range(200))
 
@@ -243,7 +243,7 @@ def test_unbound_topics_are_shown_by_what_their_records_name(
         (framed[:5] + b"\x00\xff", []), (b"\x00\x00\x00\x00\x00\x00\x00\x07", []), (None, []),
     ):  # fmt: skip
         producer.produce(name, value, key=framed, headers=more)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     out = told_by(agent, name)
     assert [each["value"] for each in out[:4]] == [{"id": "1"}, {"reason": "r"}, {"a": [1]}, "text"]
     assert [type(each["value"]).__name__ for each in out[4:]] == ["dict", "dict", "str", "NoneType"]
@@ -275,7 +275,7 @@ def test_compacted_topics(agent: Embedded, registry: SchemaRegistryClient, tmp_p
     while time.monotonic() < end and (not written or len(everything(agent, name)) > written * 3 // 4):
         for number in range(written, written + 300):
             producer.produce(name, ORDER(id=number).SerializeToString(), key=b"%d" % (number % 7))
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
         written += 300
     floe(agent, "topic", "config", name, "--set", "floe.frames=confluent")
     framed = everything(agent, name)
@@ -293,7 +293,7 @@ def test_a_listener_for_clients_without_registry(agent: Embedded, registry: Sche
     framed = ProtobufSerializer(ORDER, registry, PLAIN)(ORDER(id=9), value_of(name))
     producer = Producer({"bootstrap.servers": agent.bootstrap})
     producer.produce(name, framed)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     assert [each.value() for each in consumed(agent, name, 1)] == [framed]
     (bare,) = consumed(agent, name, 1, **{"bootstrap.servers": f"127.0.0.1:{BARE}"})
     assert bare.value() == ORDER(id=9).SerializeToString()

@@ -71,7 +71,7 @@ def fill(cluster: Cluster, topic: str, first: int, count: int) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for number in range(first, first + count):
         producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
 
 
 def coordinating(cluster: Cluster, group: str) -> FloeAgent:

@@ -95,7 +95,7 @@ def in_transactions(agent: Embedded, topic: str, chance: random.Random) -> None:
     for commits in (True, False):
         producer.begin_transaction()
         send(producer, topic, some(chance, 30))
-        producer.flush(30)
+        producer.flush(120)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
 
 
@@ -187,7 +187,7 @@ def test_updates_tombstones_and_transactions_are_exact(agent: Agent) -> None:
     for _ in range(3):
         plain = Producer({**QUIET, "bootstrap.servers": agent.now.bootstrap, "enable.idempotence": True})
         send(plain, "t", some(chance, 60))
-        assert plain.flush(30) == 0
+        assert plain.flush(180) == 0
         in_transactions(agent.now, "t", chance)
         caught_up(agent.now, "floe.t__latest")
         acknowledged.append(90)  # those of the transaction that aborted are nobody's
@@ -206,7 +206,7 @@ def test_killed_again_and_again_it_goes_on_and_is_exact(agent: Agent) -> None:
         producer = Producer({**QUIET, "bootstrap.servers": agent.now.bootstrap, "message.timeout.ms": 2_000})
         for _ in range(chance.randint(1, 12)):
             send(producer, "t", some(chance, 20))
-            assert producer.flush(30) == 0
+            assert producer.flush(180) == 0
             time.sleep(chance.random() / 10)  # turns begin meanwhile
         if number % 2:
             with suppress(KafkaException):
@@ -255,7 +255,7 @@ def test_envelopes_of_debezium_are_rows(agent: Agent, tmp_path: Path) -> None:
     for turn in turns:
         producer = Producer({**QUIET, "bootstrap.servers": agent.now.bootstrap})
         send(producer, "people", turn)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
         agent.kill()
     caught_up(agent.now, "floe.people__latest")
     for rows in (by_pyiceberg(agent.now, "floe.people__latest"), by_duckdb(agent.now, "floe.people__latest")):

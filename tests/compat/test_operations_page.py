@@ -27,7 +27,7 @@ SECTIONS = "|".join(Config.model_fields)
 
 
 def test_every_metric_is_there(embedded: Embedded) -> None:
-    with urllib.request.urlopen(f"{embedded.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{embedded.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     lines += generate_latest(SupervisorMetrics().registry).decode().splitlines()
     there = {line.split()[2] for line in lines if line.startswith("# HELP")}
@@ -48,7 +48,7 @@ def test_every_setting_is_there() -> None:
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`(/[a-z]+(?:\.\w+)?)`", OPERATIONS))))
 def test_every_address_answers(embedded: Embedded, path: str) -> None:
-    with urllib.request.urlopen(embedded.http + path, timeout=10) as answer:
+    with urllib.request.urlopen(embedded.http + path, timeout=60) as answer:
         assert answer.status == 200
 
 
@@ -80,7 +80,7 @@ def test_a_bucket_is_found_missing_prepared_and_found_fit(etcd: Etcd, minio: Min
 
 def test_an_address_that_is_not_there_is_404(embedded: Embedded) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{embedded.http}/nothing", timeout=10)
+        urllib.request.urlopen(f"{embedded.http}/nothing", timeout=60)
 
 
 @pytest.mark.parametrize(

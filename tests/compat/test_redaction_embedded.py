@@ -41,7 +41,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
         for number in range(COUNT):
             value = ORDER(id=number, who=f"who-{number}").SerializeToString()
             producer.produce("orders", value, key=b"%d" % number, headers=[("codec", codec.encode())])
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     yield running
     stop(running)
 

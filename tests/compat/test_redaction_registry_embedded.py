@@ -108,9 +108,9 @@ def written(agent: Embedded, topic: str, serialize: Any) -> None:
         for number in range(COUNT):
             value = serialize(order(at * COUNT + number), context)
             producer.produce(topic, value, key=b"%d" % number, headers=[("codec", codec.encode())])
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     producer.produce(topic, None, key=b"gone")
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
 
 
 def consumed(agent: Embedded, topic: str, client_id: str) -> list[Message]:

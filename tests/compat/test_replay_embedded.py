@@ -90,7 +90,7 @@ def topic(agent: Embedded, tmp_path: Path) -> str:
             timestamp=1_700_000_000_000 + number,
             headers=[("n", b"%d" % number)],
         )
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
     return name
 
 

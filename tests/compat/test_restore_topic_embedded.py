@@ -116,7 +116,7 @@ def write(producer: Producer, topic: str, numbers: Sequence[int]) -> None:
             timestamp=FIRST_MS + number,
             headers=[("n", b"%d" % number), ("none", None)] if number % 3 == 0 else [],
         )
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
 
 
 def transactional(agent: Embedded, name: str) -> Producer:

@@ -71,7 +71,7 @@ def send(agent: Embedded, topic: str, *values: bytes) -> list[KafkaError | None]
 
 def metric(agent: Embedded, name: str, *labels: str) -> float:
     """One line of /metrics."""
-    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     found = [line for line in lines if line.startswith(name) and all(label in line for label in labels)]
     return float(found[0].split()[-1]) if found else 0.0

@@ -320,7 +320,7 @@ def position(bootstrap: str, topic: str, group: str) -> int:
 
 def stale(agent: Embedded) -> float:
     """How many connections the fence has closed."""
-    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith("floe_transactions_stale_total"))
 

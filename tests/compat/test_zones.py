@@ -54,7 +54,7 @@ def produce(zoned: Zoned, topic: str, zone: str, rounds: int) -> None:
     for number in range(rounds):
         for partition in range(PARTITIONS):
             producer.produce(topic, b"%s-%d" % (zone.encode(), number), partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
 
 
 def consumer(zoned: Zoned, topic: str, partitions: range, **settings: object) -> Consumer:

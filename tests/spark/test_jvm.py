@@ -1,4 +1,4 @@
-"""The JVMs of short-lived sessions have as much room for compiled code as others, and start from an archive."""
+"""JVMs of short-lived sessions have as much room for compiled code as others, and start from an archive."""
 
 from __future__ import annotations
 
