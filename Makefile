@@ -64,7 +64,7 @@ LONGEST := --durations=15 --durations-min=20
 
 # `make` by its name: of a line with $(MAKE), `make -n test` would run all.
 test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; eight parts side by side, as most wait a lot
-	@mkdir -p build; rm -f build/test-*.log; \
+	@mkdir -p build; rm -f build/test-*.log build/failed.jsonl; \
 	make lint > build/test-lint.log 2>&1 & lint=$$!; \
 	trap 'kill $$lint' INT TERM; \
 	make services || { kill $$lint; exit 1; }; \
@@ -72,18 +72,20 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; ei
 		name=$$1; shift; $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1 & running=$$!; \
 		trap 'kill $$running; exit 1' INT TERM; wait $$running; \
 	}; \
+	worst() { [ $$1 -gt $$2 ] && return $$1; return $$2; }; \
 	part clients $(CLIENTS_FIRST) tests/deploy tests/versions & clients=$$!; \
 	part clients-more $(CLIENTS_LAST) & others=$$!; \
-	(part suite $(SUITE); first=$$?; part audits $(AUDITS) && exit $$first) & suite=$$!; \
+	(part suite $(SUITE); first=$$?; part audits $(AUDITS); worst $$? $$first) & suite=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
 	part spark $(SPARK_FIRST) & spark=$$!; \
 	part spark-more $(SPARK_BETWEEN) & more=$$!; \
 	trap 'kill $$lint $$clients $$others $$suite $$torture $$models $$spark $$more' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST_FIRST); failed=$$?; \
-	$(PY) -m pytest $(LONGEST) $(SPARK_LAST) || failed=1; \
-	for each in $$lint $$clients $$others $$suite $$torture $$models $$spark $$more; do wait $$each || failed=1; done; \
-	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more suite audits clients clients-more)); exit $$failed
+	$(PY) -m pytest $(LONGEST) $(SPARK_LAST); worst $$? $$failed; failed=$$?; \
+	for each in $$lint $$clients $$others $$suite $$torture $$models $$spark $$more; do wait $$each; worst $$? $$failed; failed=$$?; done; \
+	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more suite audits clients clients-more)); \
+	[ $$failed = 1 ] && { $(PY) -m tests.equipment.again; failed=$$?; }; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)

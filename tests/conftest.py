@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from deploy.services import Etcd, Minio, VersityGw, launching
 from deploy.services.s3 import S3Service
 from deploy.setup import class_archive
-from tests.equipment import cpu_report, forks
+from tests.equipment import again, cpu_report, forks
 
 _numbers = itertools.count(1)
 settings.register_profile("floe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,6 +55,7 @@ FAILURES = Path(__file__).resolve().parents[1] / "build" / "failures.log"
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """pytest tells of a failure at its end."""
     if report.failed and not hasattr(report, "node"):  # those of xdist's workers are told by their parent
+        again.note(report.nodeid, str(report.when))
         FAILURES.parent.mkdir(exist_ok=True)
         with FAILURES.open("a") as out:
             out.write(f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{report.capstdout}\n")
