@@ -73,7 +73,8 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; ei
 		trap 'kill $$running; exit 1' INT TERM; wait $$running; \
 	}; \
 	worst() { [ $$1 -gt $$2 ] && return $$1; return $$2; }; \
-	part clients $(CLIENTS_FIRST) tests/deploy tests/versions & clients=$$!; \
+	(part clients $(CLIENTS_FIRST) tests/deploy tests/versions; first=$$?; \
+		part spark-last $(SPARK_LAST); worst $$? $$first) & clients=$$!; \
 	part clients-more $(CLIENTS_LAST) & others=$$!; \
 	(part suite $(SUITE); first=$$?; part audits $(AUDITS); worst $$? $$first) & suite=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
@@ -82,9 +83,8 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; ei
 	part spark-more $(SPARK_BETWEEN) & more=$$!; \
 	trap 'kill $$lint $$clients $$others $$suite $$torture $$models $$spark $$more' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST_FIRST); failed=$$?; \
-	$(PY) -m pytest $(LONGEST) $(SPARK_LAST); worst $$? $$failed; failed=$$?; \
 	for each in $$lint $$clients $$others $$suite $$torture $$models $$spark $$more; do wait $$each; worst $$? $$failed; failed=$$?; done; \
-	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more suite audits clients clients-more)); \
+	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more spark-last suite audits clients clients-more)); \
 	[ $$failed = 1 ] && { $(PY) -m tests.equipment.again; failed=$$?; }; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
