@@ -104,8 +104,10 @@ def kafka() -> Iterator[Kafka]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clients of others leave sockets to the garbage collector when they give up a connection; nothing of ours
-    runs in this process."""
+    """Clients of others leave sockets of connections that they gave up to the garbage collector.
+
+    Nothing of ours runs in this process.
+    """
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):

@@ -83,7 +83,7 @@ async def test_what_an_agent_has_taken_it_finishes(cluster: Cluster) -> None:
     gone, _ = await cluster.agents("a", "b")
     await topic(gone)
     wire = await connect(gone)
-    cluster.roads[0].slow_s = 5.0  # the answer to the drain comes before
+    cluster.roads[0].slow_s = 1.5  # the answer to the drain comes before
     under_way = asyncio.create_task(produce(wire, batch(b"under way")))
     await until(lambda: bool(gone._queues()["produce_held_bytes"]))
     told = (await drain(gone, {"drained": True})).json()
