@@ -65,6 +65,7 @@ RESTORE_STEPS = (
     "restore/begin",
     "restore/bind",
     "restore/bound",
+    "restore/put-tables",
     "restore/put-copies",
     "restore/put-snapshot",
     "restore/finish",

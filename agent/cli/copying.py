@@ -71,7 +71,7 @@ def copy(
 ) -> None:
     """Copy a cluster's bucket: records, offsets, producers, groups and schemas as they are.
 
-    Tables' metadata names files by store.url: they are kept where --to is the same URL on another store.
+    Tables' metadata names files by store.url: promoted, tables are told the copy's.
 
     No agent starts on a copy. It is promoted with: floe restore cluster --from COPY --to NEW_ETCD. When it
     is interrupted, the same command goes on. Status 1: the source itself lacks what its state names.

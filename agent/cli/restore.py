@@ -23,7 +23,7 @@ from agent.cli.restoring.point import END, GRAMMAR, point_of
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from coordination.restore.report import Report
+    from coordination.restore.report import Report, TableMoved
     from coordination.restore.run import RestoreOptions
 
 app = typer.Typer(help="After a disaster.", epilog=EPILOG)
@@ -56,13 +56,22 @@ def cluster(
             help="Wait for agents of the lost log to stop; less only where none runs.",
         ),
     ] = SETTLE_S,
+    tables_from: Annotated[
+        str | None,
+        typer.Option(
+            "--tables-from",
+            metavar="BUCKET",
+            help="As what tables' metadata knows the bucket, where it was not copied by floe copy.",
+        ),
+    ] = None,
     config: ConfigFile = None,
     assign: Assignments = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Begin a new log from snapshots, the archived log and chunks; bind the bucket to it.
 
-    Keys and certificates are those of --config. When it is interrupted, the same command goes on.
+    Tables of a copy are told its own URL. Keys and certificates are those of --config. When it is
+    interrupted, the same command goes on. Status 1: a table could not be told.
     """
     from agent.config import load
     from coordination.restore.run import RestoreOptions
@@ -73,11 +82,13 @@ def cluster(
     options = RestoreOptions(
         dry_run=dry_run, settle_s=settle, replace_log=replace_log, log_is_lost=log_is_lost
     )
-    report = asyncio.run(_restored(given, options))
+    report = asyncio.run(_restored(given, options, tables_from or ""))
     if output is Form.JSON:
         print_json(report.plain())
     else:
         _say(report)
+    if any(each.error for each in report.moved):
+        raise typer.Exit(Status.FAILED)
 
 
 @app.command()
@@ -126,20 +137,23 @@ def topic(
         raise typer.Exit(Status.FAILED)
 
 
-async def _restored(config: Config, options: RestoreOptions) -> Report:
+async def _restored(config: Config, options: RestoreOptions, tables_from: str) -> Report:
     from agent.dependencies import log_of, store_of
     from coordination.clock import SystemClock
     from coordination.etcd.beginning import LogInTheWay
     from coordination.etcd.rebased import RebasedLog
     from coordination.restore.run import restore
     from coordination.restore.source import CannotRestore
+    from iceberg.moving.run import mover_of
+    from objectstore.copied import NotOurCopy
 
     clock = SystemClock()
     store, log = store_of(config, clock), log_of(config, clock)
     assert isinstance(log, RebasedLog), "an etcd"
     try:
-        return await restore(store, log, clock, options)
-    except (CannotRestore, LogInTheWay) as error:
+        tables = await mover_of(store, config.store.url, tables_from)
+        return await restore(store, log, clock, options, tables)
+    except (CannotRestore, LogInTheWay, NotOurCopy) as error:
         raise refused(f"nothing is restored: {error}") from None
     finally:
         await log.close()
@@ -208,4 +222,22 @@ def _remarks(report: Report) -> list[str]:
         f"table {t.namespace}.{t.name}: {t.newer} commits went with the log; their rows come again from it"
         for t in report.tables
     ]
+    for each in report.moved:
+        told += _moved(each, "would be" if report.dry_run else "is")
+    return told
+
+
+def _moved(table: TableMoved, verb: str) -> list[str]:
+    """Of a table whose files had another URL."""
+    title = f"table {table.namespace}.{table.name}"
+    if table.error:
+        return [f"NOT MOVED: {title} stays at {table.former}, nothing is committed to it: {table.error}"]
+    deletes = f", {table.delete_files} delete files" if table.delete_files else ""
+    told = [
+        f"{title} {verb} at {table.metadata}: {table.snapshots} snapshots{deletes}, {table.written} files "
+        "that name others"
+    ]
+    told += [f"LOST: {each}: {title} names it, the copy has it not as it was written" for each in table.lost]
+    if table.lost_count > len(table.lost):
+        told.append(f"LOST: {table.lost_count - len(table.lost)} more of {title}")
     return told

@@ -44,6 +44,7 @@ LOST = "floe-lost-"
 RESCUED = "floe-restored-"
 RESCUED_PARTITIONS_MAX = 10_000  # of one topic
 READS_AT_ONCE = 16  # chunks that are read and held at a time
+MOVES_AT_ONCE = 100  # tables of one entry
 COPY_BYTES_MAX = 64 << 20  # of one chunk of copies
 _REPEATED = int(Code.DUPLICATE_SEQUENCE_NUMBER)
 _DELETED = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
@@ -60,13 +61,18 @@ class Restored:
 
 
 async def rebuild(
-    store: ObjectStore, source: Source, cluster_id: bytes, restorer: int, report: Report
+    store: ObjectStore,
+    source: Source,
+    cluster_id: bytes,
+    restorer: int,
+    report: Report,
+    moves: Sequence[Message] = (),
 ) -> Restored:
-    """What a new log begins with. `restorer`: an incarnation that no log ever had.
+    """What a new log begins with. `restorer`: an incarnation that no log ever had. `moves`: of tables.
 
     Raises CannotRestore, StoreError. Changes nothing in the bucket.
     """
-    return await _Rebuilding(store, source, cluster_id, restorer, report).run()
+    return await _Rebuilding(store, source, cluster_id, restorer, report).run(moves)
 
 
 class _Rebuilding:
@@ -81,12 +87,14 @@ class _Rebuilding:
         self._highest_producer_id = -1
         self._ends = [0 if each is None else each.high_watermark for each in self._state.partitions]
 
-    async def run(self) -> Restored:
+    async def run(self, moves: Sequence[Message]) -> Restored:
         store, state, report = self._store, self._state, self._report
         report.missing_chunks = await missing_chunks(store, state)
         chunks = await self._chunks()
         report.chunks_found = len(chunks)
         self._apply(self._restorer, self._registration(RESTORER))
+        for at in range(0, len(moves), MOVES_AT_ONCE):
+            self._must(self._restorer, *moves[at : at + MOVES_AT_ONCE])
         self._rescue(chunks)
         for chunk in ordered(chunks):
             self._commit(chunk)

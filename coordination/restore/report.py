@@ -38,6 +38,27 @@ class TableFound:
 
 
 @dataclass(slots=True)
+class TableMoved:
+    """A table of a copied bucket, whose metadata was at `former`, by its source's URL.
+
+    `metadata`: where it is in the copy, with `snapshots`, in `written` new files, `delete_files` of them of
+    deleted rows. `lost`: files that these name and the copy has not as they were written, of `lost_count`.
+    `error`: why the table stays as it is.
+    """
+
+    namespace: str
+    name: str
+    former: str
+    metadata: str = ""
+    snapshots: int = 0
+    written: int = 0
+    delete_files: int = 0
+    lost: list[str] = field(default_factory=list)
+    lost_count: int = 0
+    error: str = ""
+
+
+@dataclass(slots=True)
 class Report:
     """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`."""
 
@@ -61,6 +82,7 @@ class Report:
     aborted: list[str] = field(default_factory=list)
     positions: list[PositionCut] = field(default_factory=list)
     tables: list[TableFound] = field(default_factory=list)
+    moved: list[TableMoved] = field(default_factory=list)
 
     @property
     def found(self) -> int:

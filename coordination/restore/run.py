@@ -6,7 +6,7 @@
              of the lost log stop (agent/health/binding.py), and none of the new one starts
     wait     until no agent of the lost log can acknowledge a record whose chunk is not in the bucket
     again    the plan is made anew: it has every record that was ever acknowledged
-    put      copies of chunks, then the snapshot
+    put      of a copy: tables' metadata with its own URLs; copies of chunks, then the snapshot
     finish   cluster.json names the new log alone: agents may start
 
 Dead before `bind`, nothing has changed but two keys that nobody reads. Dead behind it, the same command goes
@@ -28,6 +28,7 @@ from coordination.etcd.rebased import RebasedLog
 from coordination.restore.rebuild import Restored, rebuild
 from coordination.restore.report import Report, TableFound
 from coordination.restore.source import CannotRestore, source_of
+from coordination.restore.tables import Moves, Tables
 from coordination.snapshot import encode
 from coordination.state import State
 from coordination.steps import reach
@@ -57,14 +58,27 @@ class RestoreOptions:
     log_is_lost: bool = False
 
 
-async def restore(store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions) -> Report:
-    """Do it, or in a dry run say what would be done. Raises CannotRestore, LogError, StoreError."""
-    return await _Restore(store, log, clock, options).run()
+async def restore(
+    store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions, tables: Tables | None = None
+) -> Report:
+    """Do it, or in a dry run say what would be done. Raises CannotRestore, LogError, StoreError.
+
+    `tables`: what moves those of a copied bucket, whose files are called otherwise than here.
+    """
+    return await _Restore(store, log, clock, options, tables).run()
 
 
 class _Restore:
-    def __init__(self, store: ObjectStore, log: RebasedLog, clock: Clock, options: RestoreOptions) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        log: RebasedLog,
+        clock: Clock,
+        options: RestoreOptions,
+        tables: Tables | None,
+    ) -> None:
         self._store, self._log, self._clock, self._options = store, log.inner, clock, options
+        self._tables = tables
         self._restorer = clock.random_bits(INCARNATION_BITS) or 1
 
     async def run(self) -> Report:
@@ -73,7 +87,7 @@ class _Restore:
         await self._look_at_target(found)
         if not found.restored_from and not self._options.log_is_lost:
             await self._look_for_life(found)
-        plan = await self._plan(found, lost)
+        plan = await self._plan(found, lost, self._tables if self._options.dry_run else None)
         if self._options.dry_run:
             return plan.report
         base = plan.state.revision
@@ -90,7 +104,8 @@ class _Restore:
             ) from None
         reach("restore/bound")
         await self._clock.sleep(self._options.settle_s)
-        final = await self._plan(bound, lost, floor)
+        reach("restore/put-tables")
+        final = await self._plan(bound, lost, self._tables, floor)
         await self._publish(final)
         reach("restore/finish")
         await fingerprint.replace(self._store, changed(bound, restored_from=""), etag)
@@ -139,8 +154,11 @@ class _Restore:
                 f"live: stop them and wait for {ALIVE_MS // 1000} s, or say --log-is-lost"
             )
 
-    async def _plan(self, found: Fingerprint, lost: str, base: int = 0) -> Restored:
-        """What the new log begins with, at the revision `base`; 0: far above what the bucket names."""
+    async def _plan(self, found: Fingerprint, lost: str, tables: Tables | None, base: int = 0) -> Restored:
+        """What the new log begins with, at the revision `base`; 0: far above what the bucket names.
+
+        What moved tables lead to is stored then: nobody sees it before the snapshot is there.
+        """
         source = await source_of(self._store, lost)
         base = base or source.begin + ENTRIES_MAX
         report = Report(
@@ -148,7 +166,11 @@ class _Restore:
             entries=source.entries, certain=source.certain, base=base, damaged=source.damaged,
             missing_revisions=source.missing,
         )  # fmt: skip
-        made = await rebuild(self._store, source, found.cluster_id, self._restorer, report)
+        moves = Moves()
+        if tables is not None:
+            moves = await tables.moves(source.state, write=not self._options.dry_run)
+        report.moved = moves.tables
+        made = await rebuild(self._store, source, found.cluster_id, self._restorer, report, moves.commands)
         report.tables = await _tables_ahead(self._store, made.state)
         return made
 

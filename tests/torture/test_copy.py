@@ -6,7 +6,7 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,15 +70,25 @@ class Lab(NamedTuple):
 
 @pytest.fixture
 def lab(tmp_path: Path, etcd: Etcd, versitygw: VersityGw, bucket: Any) -> Iterator[Lab]:
+    url = f"s3://{bucket(versitygw)}/copy"
+    with built(tmp_path, etcd, versitygw, url, SETTINGS) as made:
+        yield made
+
+
+@contextmanager
+def built(
+    folder: Path, etcd: Etcd, versitygw: VersityGw, url: str, own_settings: dict[str, Any]
+) -> Iterator[Lab]:
+    """Two agents over servers of their own; the copy is to be at `url`, its log in `etcd`."""
     with ExitStack() as stack:
         own, source = stack.enter_context(Etcd(fsync=False)), stack.enter_context(Minio())
-        urls = f"s3://{source.make_bucket('floe-source')}/main", f"s3://{bucket(versitygw)}/copy"
+        urls = f"s3://{source.make_bucket('floe-source')}/main", url
         settings = clustered(etcd=own.endpoint, bucket_url=urls[0], store=source)
         other = clustered(etcd=etcd.endpoint, bucket_url=urls[1], store=versitygw)
-        for section, values in SETTINGS.items():
+        for section, values in own_settings.items():
             settings[section] = {**settings.get(section, {}), **values}
         log = f"etcd://{etcd.endpoint}/{urls[1].split('/')[2]}"
-        files = tmp_path / "source.yaml", tmp_path / "copy.yaml"
+        files = folder / "source.yaml", folder / "copy.yaml"
         for file, store in zip(files, (settings["store"], other["store"]), strict=True):
             file.touch(mode=0o600)
             file.write_text(yaml.safe_dump({"store": store}))
@@ -127,8 +137,8 @@ async def test_a_copy_under_load_becomes_the_cluster_with_all_that_it_had(lab: L
     await _copied(lab, load)
     await load.end()
     await ended(kept_open)
-    await asyncio.to_thread(_disaster, lab)
-    report = await asyncio.to_thread(_promoted, lab)
+    await asyncio.to_thread(disaster, lab)
+    report = await asyncio.to_thread(promoted, lab)
     assert report["missing_chunks"] == []
     for agent in lab.agents:
         moved(agent.config_file, lab.copy_log, lab.copy_store)
@@ -200,20 +210,20 @@ def _registered(lab: Lab) -> int:
         return told["id"]
 
 
-def _disaster(lab: Lab) -> None:
+def disaster(lab: Lab) -> None:
     """The copy is as its last moment left it; nothing of the source is there any more."""
     for each in (lab.copy, *lab.agents, lab.etcd, lab.source):
         each.kill()
 
 
-def _promoted(lab: Lab) -> dict[str, Any]:
+def promoted(lab: Lab, *more: str) -> dict[str, Any]:
     """The report of the restore; before it no agent starts."""
     url = lab.copy_store["url"]
     refused = floe("serve", "--config", str(lab.copy_config), "--set", f"log.url={lab.copy_log}")
     assert refused.returncode != 0
     assert "made by `floe copy`: promote it" in refused.stderr + refused.stdout, refused.stderr
     words = ["restore", "cluster", "--from", url, "--to", lab.copy_log, "--config", str(lab.copy_config)]
-    words += ["--log-is-lost", "--settle", "0", "--output", "json"]
+    words += ["--log-is-lost", "--settle", "0", "--output", "json", *more]
     done = floe(*words)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)

@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import Message
 
+from coordination.commands import CommitTable, PutNamespace
+from coordination.state import Done
 from deploy.services import Etcd
 from objectstore.open import open_store
 from tests.unit.agent.cli.conftest import Ran, inside
@@ -17,12 +20,14 @@ from tests.unit.coordination.lost import Lost, Sent
 pytestmark = pytest.mark.services
 
 
-async def fill(root: Path) -> None:
-    """A bucket with an archived topic and a chunk that is not archived."""
+async def fill(root: Path, *more: Message) -> None:
+    """A bucket with an archived topic and a chunk that is not archived. `more`: archived commands."""
     script = Script()
     script.register(A)
     lost = Lost(open_store(f"file://{root}"), script)
     script.topic(A, "t")
+    for each in more:
+        assert isinstance(script.one(A, each), Done)
     await lost.bind()
     await lost.archive()
     await lost.commit(A, Sent(0, ["a", "b"]))
@@ -46,6 +51,28 @@ def test_it_says_what_it_found_and_refuses_to_do_it_twice(tmp_path: Path, etcd: 
     assert "certain below" in ran.out
     ran = restore(tmp_path, to, "--log-is-lost")
     assert (ran.status, "start the agents" in ran.err, ran.err.count("\n")) == (5, True, 1)
+
+
+def test_tables_of_a_bucket_that_was_copied_are_told_where_they_are_or_why_not(
+    tmp_path: Path, etcd: Etcd
+) -> None:
+    former = "s3://old/main/tables/n/t/metadata/00001-u.metadata.json"
+    table = CommitTable(namespace="n", name="t", metadata_location=former)
+    asyncio.run(fill(tmp_path, PutNamespace(name="n"), table))
+    to = f"etcd://{etcd.endpoint}/{tmp_path.name}"
+    ran = restore(tmp_path, to, "--log-is-lost", "--tables-from", "s3://old/main/", "--dry-run")
+    assert (ran.status, "NOT MOVED: table n.t" in ran.out, "bring the object back" in ran.out) == (
+        1,
+        True,
+        True,
+    )
+    metadata = tmp_path / former.removeprefix("s3://old/main/")
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(json.dumps({"format-version": 2, "location": "s3://old/main/tables/n/t"}))
+    ran = restore(tmp_path, to, "--log-is-lost", "--tables-from", "s3://old/main/")
+    assert (ran.status, f"table n.t is at file://{tmp_path}/tables/n/t" in ran.out) == (0, True), ran.out
+    (made,) = set(metadata.parent.iterdir()) - {metadata}
+    assert json.loads(made.read_text())["location"] == f"file://{tmp_path}/tables/n/t"
 
 
 def test_what_makes_no_sense_is_said_in_one_line(tmp_path: Path, etcd: Etcd) -> None:

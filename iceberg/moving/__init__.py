@@ -1,0 +1,1 @@
+"""Tables of a copied bucket, whose metadata names the bucket it was copied from: told where they are."""
