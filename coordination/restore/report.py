@@ -29,17 +29,26 @@ class PartitionFound:
 
 @dataclass(slots=True)
 class TableFound:
-    """A table of which the bucket has metadata that is newer than what the restored log points to."""
+    """A table of which the bucket has metadata that is newer than what the restored log points to.
+
+    `newer`: how many files of it, `newest` the last of them; a commit that was refused leaves one, too.
+    `topic`: whose rows come again from the log; empty for a table of other engines, whose rows do not.
+    """
 
     namespace: str
     name: str
     metadata: str
     newer: int
+    newest: str = ""
+    topic: str = ""
 
 
 @dataclass(slots=True)
 class Report:
-    """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`."""
+    """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`.
+
+    `seconds`: where its time went, by stage (stages.py).
+    """
 
     cluster: str
     lost_log: str
@@ -61,6 +70,7 @@ class Report:
     aborted: list[str] = field(default_factory=list)
     positions: list[PositionCut] = field(default_factory=list)
     tables: list[TableFound] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def found(self) -> int:
