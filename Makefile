@@ -128,8 +128,8 @@ simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SE
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) --jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED)) \
 		$(if $(PLAN),--plan $(PLAN)) $(if $(SHRINK),--shrink) $(if $(SICK),--sick) $(if $(CONTROLS),--controls)
 
-restore-torture: services ## etcd lost under load and the cluster restored, RUNS times (SEED=n is the first run's)
-	$(PY) -m tests.torture.restoring --runs $(or $(RUNS),10) $(if $(SEED),--seed $(SEED))
+restore-torture: services ## etcd lost under load and the cluster restored, RUNS times (SEED=n is the first run's; MBPS=10: so much load)
+	$(PY) -m tests.torture.restoring --runs $(or $(RUNS),10) $(if $(SEED),--seed $(SEED)) $(if $(MBPS),--mbps $(MBPS)) $(if $(HOW),--how "$(HOW)")
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s
@@ -155,8 +155,9 @@ proof: services ## every published experiment by its name, judged by all, in one
 scrub-damages: services ## a thousand random damages of small buckets, each found and mended if it can be; 40 more at a MinIO (DAMAGES=n, S3=n, SEED=n: the first cluster's)
 	PYTHONHASHSEED=0 $(PY) -m tests.unit.agent.background.scrub_runs --damages $(or $(DAMAGES),1000) --seed $(or $(SEED),19) --s3 $(or $(S3),40)
 
-bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench)
-	$(PY) -m tests.bench --only "$(ONLY)"
+bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench; of restore GB, PARTITIONS, BEHIND_MB, BATCH)
+	$(if $(GB),GB=$(GB)) $(if $(PARTITIONS),PARTITIONS=$(PARTITIONS)) $(if $(BEHIND_MB),BEHIND_MB=$(BEHIND_MB)) $(if $(BATCH),BATCH=$(BATCH)) \
+		$(PY) -m tests.bench --only "$(ONLY)"
 
 fuzz: setup ## hostile frames, logins and TLS handshakes, each for SECONDS=n
 	$(PY) -m tests.fuzz_wire --seconds $(or $(SECONDS),60)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli.failures import EPILOG, Status, refused, usage
+from agent.cli.importing import without_collections
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -23,7 +24,7 @@ from agent.cli.restoring.point import END, GRAMMAR, point_of
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from coordination.restore.report import Report, TableMoved
+    from coordination.restore.report import Report, TableFound, TableMoved
     from coordination.restore.run import RestoreOptions
 
 app = typer.Typer(help="After a disaster.", epilog=EPILOG)
@@ -82,7 +83,8 @@ def cluster(
     options = RestoreOptions(
         dry_run=dry_run, settle_s=settle, replace_log=replace_log, log_is_lost=log_is_lost
     )
-    report = asyncio.run(_restored(given, options, tables_from or ""))
+    with without_collections():  # millions of batches are looked at, and none of them is garbage
+        report = asyncio.run(_restored(given, options, tables_from or ""))
     if output is Form.JSON:
         print_json(report.plain())
     else:
@@ -191,6 +193,8 @@ def _say(report: Report) -> None:
         )
     for line in _remarks(report):
         results().print(line)
+    took = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report.seconds.items())
+    remarks().print(f"seconds: {took}", style="dim")
     if report.dry_run:
         remarks().print("nothing was changed", style="dim")
     else:
@@ -218,10 +222,7 @@ def _remarks(report: Report) -> list[str]:
         f"group {p.group}: position {p.offset} of {p.topic}-{p.partition} lay beyond its end, now {p.end}"
         for p in report.positions
     ]
-    told += [
-        f"table {t.namespace}.{t.name}: {t.newer} commits went with the log; their rows come again from it"
-        for t in report.tables
-    ]
+    told += [_of_table(each) for each in report.tables]
     for each in report.moved:
         told += _moved(each, "would be" if report.dry_run else "is")
     return told
@@ -241,3 +242,14 @@ def _moved(table: TableMoved, verb: str) -> list[str]:
     if table.lost_count > len(table.lost):
         told.append(f"LOST: {table.lost_count - len(table.lost)} more of {title}")
     return told
+
+
+def _of_table(one: TableFound) -> str:
+    """What became of a table's commits behind the archive."""
+    name = f"{one.namespace}.{one.name}"
+    if one.topic:
+        return f"table {name}: {one.newer} commits went with the log; their rows come again from it"
+    return (
+        f"LOST: table {name} is no topic's, and {one.newer} commits went with the log: {one.newest} is what "
+        "it was last, or was to be; drop the table without purge and register that, if it is right"
+    )

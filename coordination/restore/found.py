@@ -8,7 +8,8 @@ committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ from objectstore.naming import (
     parse_incarnation_folder,
 )
 from objectstore.store import NotFound, ObjectMeta, ObjectStore
+
+READS_AT_ONCE = 16
+"""Chunks that are read at a time; each is held as long as its own reading takes."""
 
 
 class FoundBatch(NamedTuple):
@@ -85,6 +89,35 @@ async def missing_chunks(store: ObjectStore, state: State) -> list[str]:
     async for page in store.list(CHUNKS):
         there.update(parse_chunk_key(meta.key) for meta in page)
     return [chunk_key(chunk) for chunk in state.chunks.serials if chunk not in there]
+
+
+class Reader:
+    """Reads chunks of one cluster. One that it has read, and that is the same object still, it knows.
+
+    A restore lists and judges twice (run.py), and what came between the two is seconds of writing.
+    """
+
+    def __init__(self, store: ObjectStore, cluster_id: bytes) -> None:
+        self._store, self._cluster_id = store, cluster_id
+        self._known: dict[ObjectMeta, FoundChunk] = {}
+
+    async def read(self, metas: Sequence[ObjectMeta]) -> list[FoundChunk | Unusable]:
+        """What these are, in their order. Raises StoreError."""
+        found: list[FoundChunk | Unusable | None] = [self._known.get(meta) for meta in metas]
+        waiting = iter([place for place, each in enumerate(found) if each is None])
+        async with asyncio.TaskGroup() as group:
+            for _ in range(READS_AT_ONCE):
+                group.create_task(self._some(metas, waiting, found))
+        self._known = {
+            meta: each for meta, each in zip(metas, found, strict=True) if isinstance(each, FoundChunk)
+        }
+        return [each for each in found if each is not None]
+
+    async def _some(
+        self, metas: Sequence[ObjectMeta], waiting: Iterator[int], found: list[FoundChunk | Unusable | None]
+    ) -> None:
+        for place in waiting:
+            found[place] = await read(self._store, metas[place], self._cluster_id)
 
 
 async def read(store: ObjectStore, meta: ObjectMeta, cluster_id: bytes) -> FoundChunk | Unusable:

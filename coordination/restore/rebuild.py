@@ -8,7 +8,6 @@ no other chunk, is copied and appended without it: rather a record too many than
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -28,22 +27,29 @@ from coordination.commands import (
 )
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
-from coordination.restore.found import FoundBatch, FoundChunk, Unusable, missing_chunks, read, unknown_chunks
+from coordination.restore.found import (
+    FoundBatch,
+    FoundChunk,
+    Reader,
+    Unusable,
+    missing_chunks,
+    unknown_chunks,
+)
 from coordination.restore.order import ordered
 from coordination.restore.report import PartitionFound, Report
 from coordination.restore.source import CannotRestore, Source
+from coordination.restore.stages import Stages
 from coordination.state import ChunkCommitted, Refused, Result, State
 from coordination.state.restored import settle
 from coordination.state.transaction_batches import IMPLICIT
 from objectstore.chunk import HEADER_SIZE, ChunkWriter, EncodedChunk
 from objectstore.naming import ChunkId, chunk_key
-from objectstore.store import ObjectMeta, ObjectStore
+from objectstore.store import ObjectStore
 
 RESTORER = "floe-restore"
 LOST = "floe-lost-"
 RESCUED = "floe-restored-"
 RESCUED_PARTITIONS_MAX = 10_000  # of one topic
-READS_AT_ONCE = 16  # chunks that are read and held at a time
 MOVES_AT_ONCE = 100  # tables of one entry
 COPY_BYTES_MAX = 64 << 20  # of one chunk of copies
 _REPEATED = int(Code.DUPLICATE_SEQUENCE_NUMBER)
@@ -60,38 +66,43 @@ class Restored:
     copies: list[EncodedChunk] = field(default_factory=list)
 
 
-async def rebuild(
-    store: ObjectStore,
-    source: Source,
-    cluster_id: bytes,
-    restorer: int,
-    report: Report,
-    moves: Sequence[Message] = (),
-) -> Restored:
-    """What a new log begins with. `restorer`: an incarnation that no log ever had. `moves`: of tables.
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a restore has for both of its plans. `restorer`: an incarnation that no log ever had."""
+
+    store: ObjectStore
+    reader: Reader
+    cluster_id: bytes
+    restorer: int
+    stages: Stages
+
+
+async def rebuild(means: Means, source: Source, report: Report, moves: Sequence[Message] = ()) -> Restored:
+    """What a new log begins with. `moves`: of tables.
 
     Raises CannotRestore, StoreError. Changes nothing in the bucket.
     """
-    return await _Rebuilding(store, source, cluster_id, restorer, report).run(moves)
+    return await _Rebuilding(means, source, report).run(moves)
 
 
 class _Rebuilding:
-    def __init__(
-        self, store: ObjectStore, source: Source, cluster_id: bytes, restorer: int, report: Report
-    ) -> None:
-        self._store, self._state, self._cluster_id = store, source.state, cluster_id
-        self._revision, self._restorer, self._report = source.begin, restorer, report
+    def __init__(self, means: Means, source: Source, report: Report) -> None:
+        self._means, self._store, self._state = means, means.store, source.state
+        self._revision, self._restorer, self._report = source.begin, means.restorer, report
         self._found: dict[int, PartitionFound] = {}
-        self._seen: dict[_Sequence, set[int]] = {}  # what found chunks brought into the log → checksums
+        self._seen: dict[_Sequence, tuple[int, ...]] = {}  # what found chunks brought → checksums
         self._left: list[tuple[ChunkId, FoundBatch]] = []
         self._highest_producer_id = -1
         self._ends = [0 if each is None else each.high_watermark for each in self._state.partitions]
 
     async def run(self, moves: Sequence[Message]) -> Restored:
-        store, state, report = self._store, self._state, self._report
-        report.missing_chunks = await missing_chunks(store, state)
-        chunks = await self._chunks()
+        state, report, stages = self._state, self._report, self._means.stages
+        report.missing_chunks = await missing_chunks(self._store, state)
+        unknown = await unknown_chunks(self._store, state, self._restorer)
+        stages.over("chunks listed")
+        chunks = self._whole(await self._means.reader.read(unknown))
         report.chunks_found = len(chunks)
+        stages.over("chunks read")
         self._apply(self._restorer, self._registration(RESTORER))
         for at in range(0, len(moves), MOVES_AT_ONCE):
             self._must(self._restorer, *moves[at : at + MOVES_AT_ONCE])
@@ -106,26 +117,18 @@ class _Rebuilding:
             partition = state.topics[each.topic].partitions[each.partition]
             each.end = partition.high_watermark
         report.partitions = [self._found[handle] for handle in sorted(self._found)]
+        stages.over("chunks appended")
         return Restored(state, report, copies)
 
-    async def _chunks(self) -> list[FoundChunk]:
+    def _whole(self, read: Sequence[FoundChunk | Unusable]) -> list[FoundChunk]:
         found: list[FoundChunk] = []
-        unknown = await unknown_chunks(self._store, self._state, self._restorer)
-        for chunk in await self._read(unknown):
+        for chunk in read:
             if isinstance(chunk, Unusable):
                 self._report.damaged.append((chunk.key, chunk.error))
             else:
                 found.append(chunk)
                 ids = [batch.producer_id for batch in chunk.batches]
                 self._highest_producer_id = max([self._highest_producer_id, *ids])
-        return found
-
-    async def _read(self, unknown: Sequence[ObjectMeta]) -> list[FoundChunk | Unusable]:
-        """In order; some at once, for each is a request."""
-        found: list[FoundChunk | Unusable] = []
-        for at in range(0, len(unknown), READS_AT_ONCE):
-            some = unknown[at : at + READS_AT_ONCE]
-            found += await asyncio.gather(*(read(self._store, each, self._cluster_id) for each in some))
         return found
 
     # Entries.
@@ -219,7 +222,7 @@ class _Rebuilding:
             if batch.producer_id < 0:
                 told.plain += batch.records
             else:
-                self._seen[turn] = {batch.crc}
+                self._seen[turn] = (batch.crc,)
         elif there and batch.crc in self._seen.get(turn, (batch.crc,)):
             told.repeated += batch.records
         else:
@@ -241,11 +244,11 @@ class _Rebuilding:
         writer, batches = ChunkWriter(), list[FoundBatch]()
         for chunk, batch in self._left:
             turn = (batch.handle, batch.producer_id, batch.epoch, batch.sequence)
-            seen = self._seen.setdefault(turn, set())
+            seen = self._seen.get(turn, ())
             if batch.crc in seen:
                 self._of(batch).repeated += batch.records
                 continue
-            seen.add(batch.crc)
+            self._seen[turn] = (*seen, batch.crc)
             content = await self._store.get_range(chunk_key(chunk), batch.position, batch.length)
             if batches and writer.bytes + len(content) > COPY_BYTES_MAX:
                 copies.append(self._append_copies(writer, batches, len(copies)))
@@ -257,7 +260,7 @@ class _Rebuilding:
         return copies
 
     def _append_copies(self, writer: ChunkWriter, batches: Sequence[FoundBatch], number: int) -> EncodedChunk:
-        encoded = writer.finish(self._cluster_id, ChunkId(self._restorer, number))
+        encoded = writer.finish(self._means.cluster_id, ChunkId(self._restorer, number))
         in_order = [batches[ticket] for ticket in writer.order()]
         (result,) = self._must(
             self._restorer, commit_of(number, encoded.size, in_order, self._state.revision)

@@ -29,12 +29,18 @@ class PartitionFound:
 
 @dataclass(slots=True)
 class TableFound:
-    """A table of which the bucket has metadata that is newer than what the restored log points to."""
+    """A table of which the bucket has metadata that is newer than what the restored log points to.
+
+    `newer`: how many files of it, `newest` the last of them; a commit that was refused leaves one, too.
+    `topic`: whose rows come again from the log; empty for a table of other engines, whose rows do not.
+    """
 
     namespace: str
     name: str
     metadata: str
     newer: int
+    newest: str = ""
+    topic: str = ""
 
 
 @dataclass(slots=True)
@@ -60,7 +66,10 @@ class TableMoved:
 
 @dataclass(slots=True)
 class Report:
-    """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`."""
+    """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`.
+
+    `seconds`: where its time went, by stage (stages.py).
+    """
 
     cluster: str
     lost_log: str
@@ -83,6 +92,7 @@ class Report:
     positions: list[PositionCut] = field(default_factory=list)
     tables: list[TableFound] = field(default_factory=list)
     moved: list[TableMoved] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def found(self) -> int:

@@ -5,7 +5,8 @@
     bind     cluster.json names the new log, and the lost one as what it is restored from: from here on agents
              of the lost log stop (agent/health/binding.py), and none of the new one starts
     wait     until no agent of the lost log can acknowledge a record whose chunk is not in the bucket
-    again    the plan is made anew: it has every record that was ever acknowledged
+    again    the plan is made anew, with chunks that were read before as they were read: it has every record
+             that was ever acknowledged
     put      of a copy: tables' metadata with its own URLs; copies of chunks, then the snapshot
     finish   cluster.json names the new log alone: agents may start
 
@@ -25,9 +26,11 @@ from dataclasses import replace as changed
 from coordination.clock import Clock
 from coordination.etcd import beginning
 from coordination.etcd.rebased import RebasedLog
-from coordination.restore.rebuild import Restored, rebuild
+from coordination.restore.found import Reader
+from coordination.restore.rebuild import Means, Restored, rebuild
 from coordination.restore.report import Report, TableFound
 from coordination.restore.source import CannotRestore, source_of
+from coordination.restore.stages import Stages
 from coordination.restore.tables import Moves, Tables
 from coordination.snapshot import encode
 from coordination.state import State
@@ -80,17 +83,21 @@ class _Restore:
         self._store, self._log, self._clock, self._options = store, log.inner, clock, options
         self._tables = tables
         self._restorer = clock.random_bits(INCARNATION_BITS) or 1
+        self._stages = Stages(clock)
 
     async def run(self) -> Report:
         found, etag = await self._bound()
+        reader = Reader(self._store, found.cluster_id)
+        means = Means(self._store, reader, found.cluster_id, self._restorer, self._stages)
         lost = found.restored_from or found.log_identity
         await self._look_at_target(found)
         if not found.restored_from and not self._options.log_is_lost:
             await self._look_for_life(found)
-        plan = await self._plan(found, lost, self._tables if self._options.dry_run else None)
+        plan = await self._plan(means, found, lost, self._tables if self._options.dry_run else None)
         if self._options.dry_run:
             return plan.report
         base = plan.state.revision
+        del plan  # its state is one in memory too many
         reach("restore/begin")
         drawn = b"%032x" % self._clock.random_bits(128)
         identity, floor = await beginning.begin(self._log, drawn, base, replace=self._options.replace_log)
@@ -103,13 +110,16 @@ class _Restore:
                 f"{FINGERPRINT_KEY} was changed by somebody else meanwhile: nothing is restored; try again"
             ) from None
         reach("restore/bound")
+        self._stages.over("log begun and bucket bound")
         await self._clock.sleep(self._options.settle_s)
+        self._stages.over("waited for old agents")
         reach("restore/put-tables")
-        final = await self._plan(bound, lost, self._tables, floor)
+        final = await self._plan(means, bound, lost, self._tables, floor)
         await self._publish(final)
         reach("restore/finish")
         await fingerprint.replace(self._store, changed(bound, restored_from=""), etag)
         reach("restore/finished")
+        self._stages.over("snapshot put and bucket bound for good")
         final.report.new_log, final.report.dry_run = identity, False
         return final.report
 
@@ -154,24 +164,29 @@ class _Restore:
                 f"live: stop them and wait for {ALIVE_MS // 1000} s, or say --log-is-lost"
             )
 
-    async def _plan(self, found: Fingerprint, lost: str, tables: Tables | None, base: int = 0) -> Restored:
+    async def _plan(
+        self, means: Means, found: Fingerprint, lost: str, tables: Tables | None, base: int = 0
+    ) -> Restored:
         """What the new log begins with, at the revision `base`; 0: far above what the bucket names.
 
         What moved tables lead to is stored then: nobody sees it before the snapshot is there.
         """
         source = await source_of(self._store, lost)
+        self._stages.over("snapshot and archive applied")
         base = base or source.begin + ENTRIES_MAX
         report = Report(
             found.cluster, lost, snapshot=source.snapshot, snapshot_revision=source.snapshot_revision,
             entries=source.entries, certain=source.certain, base=base, damaged=source.damaged,
-            missing_revisions=source.missing,
+            missing_revisions=source.missing, seconds=self._stages.seconds,
         )  # fmt: skip
         moves = Moves()
         if tables is not None:
             moves = await tables.moves(source.state, write=not self._options.dry_run)
         report.moved = moves.tables
-        made = await rebuild(self._store, source, found.cluster_id, self._restorer, report, moves.commands)
+        self._stages.over("tables moved")
+        made = await rebuild(means, source, report, moves.commands)
         report.tables = await _tables_ahead(self._store, made.state)
+        self._stages.over("tables looked for")
         return made
 
     # Writing.
@@ -201,12 +216,21 @@ async def _tables_ahead(store: ObjectStore, state: State) -> list[TableFound]:
         if match is None:
             continue
         folder, version = match[1], int(match[2])
-        prefix = TABLES + folder.partition(f"/{TABLES}")[2]
-        newer = 0
-        with suppress(NotFound):
-            async for page in store.list(prefix):
-                names = [_METADATA.fullmatch(meta.key) for meta in page]
-                newer += sum(name is not None and int(name[2]) > version for name in names)
+        newer = await _newer_metadata(store, TABLES + folder.partition(f"/{TABLES}")[2], version)
         if newer:
-            ahead.append(TableFound(table.namespace, table.name, table.metadata_location, newer))
+            newest = folder + newer[-1].rpartition("/")[2]
+            where = table.metadata_location
+            ahead.append(TableFound(table.namespace, table.name, where, len(newer), newest, table.topic))
     return ahead
+
+
+async def _newer_metadata(store: ObjectStore, prefix: str, version: int) -> list[str]:
+    """Keys of metadata files of higher versions, the newest last: by version, then by when it was stored."""
+    found: list[tuple[int, int, str]] = []
+    with suppress(NotFound):
+        async for page in store.list(prefix):
+            for meta in page:
+                name = _METADATA.fullmatch(meta.key)
+                if name is not None and int(name[2]) > version:
+                    found.append((int(name[2]), meta.modified_ms, meta.key))
+    return [key for _, _, key in sorted(found)]

@@ -4,7 +4,9 @@ One run is a plan drawn from a seed: when etcd is lost, and what else is missing
 of producers are judged: each acknowledged record of an idempotent one is there once and in order; of a plain
 one at least once; transactions are there whole or not at all, and none is missing without being told of.
 
-    python -m tests.torture.restoring --runs 50 [--seed N]
+    python -m tests.torture.restoring --runs 50 [--seed N] [--mbps 10]
+
+`--mbps`: beside these, idempotent producers of large records, MB (10^6 bytes) a second of all of them.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,10 +41,17 @@ TOPIC, PARTITIONS = "t", 3
 IDEMPOTENT, PLAIN, TRANSACTIONAL = "i", "p", "x"
 OLD = "no piece, and the oldest snapshot"
 """As if the bucket's archive was switched off and etcd's backup old: all else is found in chunks."""
-ARCHIVES = ("whole", "last piece missing", "last piece cut", "newest snapshot damaged", OLD)
+BACKUP = "etcd from an old backup"
+"""It has the log as it was before most of the load; agents refuse it, and the restore replaces it."""
+MISSING, CUT = "last piece missing", "last piece cut"
+ARCHIVES = ("whole", MISSING, CUT, "newest snapshot damaged", OLD, BACKUP)
 BEFORE_S, BEFORE_OLD_S = (3, 9), (8, 12)
 """When etcd is lost: not before the oldest snapshot knows the topic, where that is all there is."""
 TABLE_S_MAX = 120
+REFUSED_S_MAX = 120
+BULK_BYTES, BULK_WAITING_MAX = 10_000, 500
+"""Of a large record's key, and records of one producer that wait for their acknowledgement."""
+MB = 1_000_000
 SETTINGS: dict[str, Any] = {
     "log": {"lease_ttl_s": 5},
     "snapshots": {"interval_s": 2},
@@ -78,6 +89,33 @@ class Load:
             with suppress(KafkaError):
                 await asyncio.wait_for(producer.stop(), 20)
 
+    async def bulk(self, name: str, bytes_per_s: float) -> None:
+        """Large records on one partition, many on their way; their bytes are in their keys."""
+        acknowledged, partition, number = self.sent.setdefault(name, []), int(name[1:]) % PARTITIONS, 0
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, request_timeout_ms=180_000,
+            linger_ms=20, max_batch_size=MB // 2,
+        )  # fmt: skip
+        waiting: deque[tuple[str, asyncio.Future[Any]]] = deque()
+        await producer.start()
+        begun = time.monotonic()
+        try:
+            while not self.over or waiting:
+                due = (time.monotonic() - begun) * bytes_per_s / BULK_BYTES
+                while not self.over and number < due and len(waiting) < BULK_WAITING_MAX:
+                    value = f"{name}-{number}"
+                    key = os.urandom(BULK_BYTES)
+                    waiting.append((value, await producer.send(TOPIC, value.encode(), key, partition)))
+                    number += 1
+                while waiting and waiting[0][1].done():
+                    value, told = waiting.popleft()
+                    if told.exception() is None:
+                        acknowledged.append(value)
+                await asyncio.sleep(0.01)
+        finally:
+            with suppress(KafkaError):
+                await asyncio.wait_for(producer.stop(), 20)
+
     async def transactional(self, name: str) -> None:
         """Transactions of one record on each partition. A producer that fails is made anew."""
         number = 0
@@ -99,11 +137,12 @@ class Load:
                     await asyncio.wait_for(producer.stop(), 5)
 
 
-def restore(bucket: Path, etcd: Etcd) -> dict[str, Any]:
-    """The command, as an operator gives it: first a dry run."""
+def restore(bucket: Path, etcd: Etcd, *, replace: bool = False) -> dict[str, Any]:
+    """The command, as an operator gives it: first a dry run. `replace`: the etcd has the log of a backup."""
     command = [
         sys.executable, "-m", "agent", "restore", "cluster", "--from", f"file://{bucket}",
         "--to", f"etcd://{etcd.endpoint}/floe", "--log-is-lost", "--settle", "0", "--output", "json",
+        *["--replace-log"] * replace,
     ]  # fmt: skip
     for more in (["--dry-run"], []):
         done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=300, check=False)
@@ -121,7 +160,7 @@ def spoil(bucket: Path, how: str) -> None:
         return
     kind = "snapshots/*.snap" if "snapshot" in how else "log/*/*.log"
     found = sorted(bucket.glob(kind), key=lambda path: path.name.rpartition("-")[2 if "log" in kind else 0])
-    if how == "whole" or not found:
+    if how in ("whole", BACKUP) or not found:
         return
     newest = found[-1]
     if how.endswith("missing"):
@@ -195,10 +234,10 @@ def judge(load: Load, partitions: Found, report: dict[str, Any]) -> str:
     )
 
 
-async def one_run(seed: int) -> str:
-    """One disaster. Raises AssertionError."""
+async def one_run(seed: int, how: str = "", mbps: float = 0) -> str:
+    """One disaster, of the kind `how`, one of ARCHIVES, or what the seed draws. Raises AssertionError."""
     dice = random.Random(seed)
-    how = dice.choice(ARCHIVES)
+    how = how or dice.choice(ARCHIVES)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         bucket = Path(folder)
         etcd = stack.enter_context(Etcd(fsync=False))
@@ -210,24 +249,57 @@ async def one_run(seed: int) -> str:
         agents = [stack.enter_context(FloeAgent(f"agent-{number}", settings)) for number in range(2)]
         load = Load(",".join(agent.bootstrap for agent in agents))
         await _create(load.bootstrap)
-        tasks = [asyncio.create_task(load.single(f"{IDEMPOTENT}{n}", idempotent=True)) for n in range(3)]
-        tasks.append(asyncio.create_task(load.single(f"{PLAIN}4", idempotent=False)))
-        tasks.append(asyncio.create_task(load.transactional(f"{TRANSACTIONAL}5")))
+        if how == BACKUP:
+            await asyncio.to_thread(_back_up, etcd)
+        tasks = _begin(load, mbps)
         await asyncio.sleep(dice.uniform(*(BEFORE_OLD_S if how == OLD else BEFORE_S)))
-        await asyncio.to_thread(etcd.kill)
-        shutil.rmtree(etcd.data)
-        for agent in agents:
-            await asyncio.to_thread(agent.kill)
-        spoil(bucket, how)
-        await asyncio.to_thread(etcd.start)
         before = {name: len(acknowledged) for name, acknowledged in load.sent.items()}
-        report = await asyncio.to_thread(restore, bucket, etcd)
+        await asyncio.to_thread(_disaster, etcd, agents, how)
+        spoil(bucket, how)
+        report = await asyncio.to_thread(restore, bucket, etcd, replace=how == BACKUP)
         for agent in agents:
             await asyncio.to_thread(agent.start)
         await _go_on(load, before)
         load.over = True
         await asyncio.gather(*tasks)
         return f"{how}: {await _judged(load, report, agents[0].http)}"
+
+
+def _begin(load: Load, mbps: float) -> list[asyncio.Task[None]]:
+    running = [load.single(f"{IDEMPOTENT}{n}", idempotent=True) for n in range(3)]
+    running += [load.single(f"{PLAIN}4", idempotent=False), load.transactional(f"{TRANSACTIONAL}5")]
+    if mbps:
+        running += [load.bulk(f"{IDEMPOTENT}{n}", mbps * MB / PARTITIONS) for n in range(6, 6 + PARTITIONS)]
+    return [asyncio.create_task(each) for each in running]
+
+
+def _back_up(etcd: Etcd) -> None:
+    etcd.kill()
+    etcd.backup(etcd.directory / "backup")
+    etcd.start()
+
+
+def _disaster(etcd: Etcd, agents: Sequence[FloeAgent], how: str) -> None:
+    """etcd's data is gone, or is that of a backup, which no agent takes for its log. No agent runs then."""
+    etcd.kill()
+    if how == BACKUP:
+        etcd.restore(etcd.directory / "backup")
+        etcd.start()
+        _refused(agents)
+    else:
+        shutil.rmtree(etcd.data)
+    for agent in agents:
+        agent.kill()
+    if how != BACKUP:
+        etcd.start()
+
+
+def _refused(agents: Sequence[FloeAgent]) -> None:
+    """Wait until every agent has ended by itself. Raises AssertionError."""
+    until = time.monotonic() + REFUSED_S_MAX
+    while any(agent.ended_by_itself is None for agent in agents):
+        assert time.monotonic() < until, "an agent goes on with a log that went back"
+        time.sleep(0.1)
 
 
 async def _judged(load: Load, report: dict[str, Any], http: str) -> str:
@@ -259,9 +331,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1, help="of the first run")
+    parser.add_argument("--how", default="", choices=("", *ARCHIVES), help="each run's; else its seed's")
+    parser.add_argument("--mbps", type=float, default=0, help="MB/s of large records beside the others")
     given = parser.parse_args()
     for seed in range(given.seed, given.seed + given.runs):
-        print(f"seed {seed}: {asyncio.run(one_run(seed))}", flush=True)
+        print(f"seed {seed}: {asyncio.run(one_run(seed, given.how, given.mbps))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""etcd's data is gone: `floe restore cluster`, and everything that was acknowledged is there."""
+"""etcd's data is gone, or is a backup's: `floe restore cluster`, and everything acknowledged is there."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.torture.restoring import one_run
+from tests.torture.restoring import BACKUP, CUT, MISSING, one_run
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 
-async def test_etcd_is_lost_under_load_and_the_cluster_restored() -> None:
-    print(await one_run(seed=7))
+@pytest.mark.parametrize("how", [CUT, MISSING, BACKUP])
+async def test_etcd_is_lost_under_load_and_the_cluster_restored(how: str) -> None:
+    print(await one_run(7, how))
