@@ -112,7 +112,7 @@ async def test_rows_that_the_restored_log_has_elsewhere_or_not_at_all(lab: Lab) 
     assert [(each["name"], each["topic"]) for each in report["tables"]] == [(TOPIC, TOPIC)]
     assert report["unended"] == 2, "the transaction is told of"
     await asyncio.to_thread(lab.agent.start)
-    moved = {(0, 2): "numbered", (0, 3): "plain"}  # the transaction's marker is behind them now
+    moved = {(0, 1): "numbered", (0, 2): "plain"}  # the transaction and its marker are away
     await _table_has(lab, kept | moved)
     again = await idempotent.send_and_wait(TOPIC, b"later", partition=0)
     await _table_has(lab, kept | moved | {(0, again.offset): "later"})
@@ -181,8 +181,8 @@ def _lost_and_restored(lab: Lab, archived: frozenset[str]) -> dict[str, Any]:
     shutil.rmtree(lab.etcd.data)
     lab.etcd.start()
     newer = [{"Key": key} for key in sorted(lab.keys() - archived)]
-    assert newer, "the archive is as old as it was to be"
-    lab.minio.client().delete_objects(Bucket=lab.bucket, Delete={"Objects": newer})  # type: ignore[typeddict-item]
+    if newer:  # else it is that old anyway
+        lab.minio.client().delete_objects(Bucket=lab.bucket, Delete={"Objects": newer})  # type: ignore[typeddict-item]
     words = ["restore", "cluster", "--from", f"s3://{lab.bucket}/main", "--config", str(lab.config)]
     words += [
         "--to",

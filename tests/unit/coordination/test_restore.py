@@ -26,6 +26,7 @@ from coordination.etcd.rebased import RebasedLog
 from coordination.log import Trimmed
 from coordination.open import open_log
 from coordination.replica import Replica, ReplicaOptions
+from coordination.restore.found import FoundChunk, Reader, Unusable
 from coordination.restore.report import Report
 from coordination.restore.run import RestoreOptions, restore
 from coordination.restore.source import CannotRestore
@@ -284,6 +285,33 @@ async def test_a_damaged_chunk_is_named_and_the_others_are_found(lost: Lost, tar
     await lost.store.put(key, [(await lost.store.get(key))[:-1]])
     report = await restored(lost, target)
     assert ([name for name, _ in report.damaged], report.found) == ([key], 1)
+
+
+async def test_a_chunk_is_read_once_unless_it_is_another_object_now(lost: Lost) -> None:
+    """Both plans of a restore ask one reader; what was put between them is read, also under a known name."""
+    store, asked = CountingStore(), list[str]()
+    store.asked = asked
+    other = Lost(store, lost.script)
+    first, second = chunk_key(await other.chunk(A, Sent(0, ["a"]))), chunk_key(ChunkId(A, 1))
+    reader = Reader(store, CLUSTER_ID)
+    (known,) = await reader.read([await store.head(first)])
+    await other.chunk(A, Sent(0, ["b"]))
+    both = await reader.read([await store.head(first), await store.head(second)])
+    assert (asked, both[0] is known, isinstance(both[1], FoundChunk)) == ([first, second], True, True)
+    await store.put(second, [(await store.get(second))[:-1]])
+    asked.clear()
+    again = await reader.read([await store.head(first), await store.head(second)])
+    assert (asked, again[0] is known, isinstance(again[1], Unusable)) == ([second], True, True)
+
+
+class CountingStore(MemoryStore):
+    """Says what was read of it."""
+
+    asked: list[str]
+
+    async def get(self, key: str) -> bytes:
+        self.asked.append(key)
+        return await super().get(key)
 
 
 async def test_a_position_beyond_the_end_is_set_to_it(lost: Lost, target: Target) -> None:
