@@ -76,8 +76,8 @@ def append(
         assert partition is not None, "held_up looked at it"
         base = partition.high_watermark
         answer.errors[place], answer.base_offsets[place] = 0, base
-        if transaction and transaction[leader - 1]:
-            producer_id = message.producer_id[leader - 1]
+        producer_id = message.producer_id[leader - 1] if transaction and transaction[leader - 1] else -1
+        if producer_id >= 0:  # a batch without one is in no transaction, whatever the column says
             transaction_batches.written(state, partition, producer_id, base, at)
         adjoins = before == place - 1 and message.partition[before] == partition.handle
         references += _write(state, partition, message, place, start, adjoins=adjoins)

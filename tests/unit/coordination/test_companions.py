@@ -349,3 +349,9 @@ def test_companions_are_there_exactly_as_often_as_what_they_go_with(script: Scri
             story.producer.end(commit=story.draw.random() < 0.5)
     assert appended > 20
     assert canonical_digest(script.replayed()) == canonical_digest(script.state)
+
+
+def test_a_leader_without_a_producer_is_in_no_transaction_whatever_its_column_says(script: Script) -> None:
+    """No agent writes it; apply of everybody would have ended by it."""
+    answer = commit(script, [2, 0, 0], (0, 1), (1, 1), (1, 1, 7, 0, 0), transaction=[0, 1, 0])
+    assert answer.errors[:2] == [0, 0]
