@@ -104,11 +104,12 @@ def kafka() -> Iterator[Kafka]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clients of others leave sockets of connections that they gave up to the garbage collector.
+    """Clients of others leave connections that they gave up to the garbage collector, in any later test.
 
     Nothing of ours runs in this process.
     """
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            for message in ("unclosed <socket", "unclosed transport", "loop is closed"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:{message}:ResourceWarning"))
