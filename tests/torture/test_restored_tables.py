@@ -182,7 +182,7 @@ def _lost_and_restored(lab: Lab, archived: frozenset[str]) -> dict[str, Any]:
     lab.etcd.start()
     newer = [{"Key": key} for key in sorted(lab.keys() - archived)]
     if newer:  # else it is that old anyway
-        lab.minio.client().delete_objects(Bucket=lab.bucket, Delete={"Objects": newer})  # type: ignore[typeddict-item]
+        lab.minio.client().delete_objects(Bucket=lab.bucket, Delete={"Objects": newer})  # type: ignore[typeddict-item]  # names are all it takes
     words = ["restore", "cluster", "--from", f"s3://{lab.bucket}/main", "--config", str(lab.config)]
     words += [
         "--to",
