@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 LEFT = ("unclosed <socket", "unclosed transport", "loop is closed")
-"""What is said of connections that a client gave up, when the garbage collector comes by: in any later test."""
+"""What is said of connections that a client gave up, in whatever test the collector comes by."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -180,9 +180,9 @@ def _lost_and_restored(lab: Lab, archived: frozenset[str]) -> dict[str, Any]:
     lab.etcd.kill()
     shutil.rmtree(lab.etcd.data)
     lab.etcd.start()
-    newer: list[Any] = [{"Key": key} for key in sorted(lab.keys() - archived)]
+    newer = [{"Key": key} for key in sorted(lab.keys() - archived)]
     if newer:  # else it is that old anyway
-        lab.minio.client().delete_objects(Bucket=lab.bucket, Delete={"Objects": newer})
+        lab.minio.client().delete_objects(Bucket=lab.bucket, Delete={"Objects": newer})  # type: ignore[typeddict-item]  # names are all it takes
     words = ["restore", "cluster", "--from", f"s3://{lab.bucket}/main", "--config", str(lab.config)]
     words += [
         "--to",
