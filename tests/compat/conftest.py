@@ -20,6 +20,7 @@ from deploy.services.kafka import Kafka
 from deploy.services.launching import Process, launch
 from deploy.services.ports import free_port
 from tests.compat.cluster import Cluster
+from tests.equipment import left_behind
 
 SETTINGS = (
     "tables.enabled=false",
@@ -104,12 +105,5 @@ def kafka() -> Iterator[Kafka]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clients of others leave connections that they gave up to the garbage collector, in any later test.
-
-    Nothing of ours runs in this process.
-    """
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            for message in ("unclosed <socket", "unclosed transport", "loop is closed"):
-                item.add_marker(pytest.mark.filterwarnings(f"ignore:{message}:ResourceWarning"))
+    """Agents are processes of their own; here are the clients."""
+    left_behind.allow(items, Path(__file__).parent)

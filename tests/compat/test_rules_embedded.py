@@ -62,7 +62,10 @@ def create(agent: Embedded, topic: str, file: Path, message: str = "nyc.Flight")
 def send(agent: Embedded, topic: str, *values: bytes) -> list[KafkaError | None]:
     """Send records in one batch; each record's error."""
     outcomes: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 100})
+    producer = Producer(
+        # nothing is sent again because a busy machine is late: each batch is judged once
+        {"bootstrap.servers": agent.bootstrap, "linger.ms": 100, "request.timeout.ms": 240_000}
+    )
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
     assert producer.flush(FLUSH_S_MAX) == 0
@@ -103,8 +106,7 @@ def test_rules_that_take_too_long_stop_no_other_topic(agent: Embedded, protos: P
     assert error.code() == KafkaError.INVALID_RECORD
     assert send(agent, "beside", GOOD) == [None]
     assert send(agent, "costly", COSTLY(numbers=[1]).SerializeToString()) == [None]
-    # more than one where a busy machine's first answer came after the client had asked again
-    assert metric(agent, "floe_rules_failed_total", 'topic="costly"') >= 1
+    assert metric(agent, "floe_rules_failed_total", 'topic="costly"') == 1
 
 
 def test_rules_that_cannot_be_used_are_told_by_the_command_line(agent: Embedded, protos: Path) -> None:
