@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from starlette.types import ASGIApp
+
 from agent.background.jobs import Background
 from agent.cluster.peers.service import Peers, warmer_of
 from agent.cluster.relay.service import Relaying, relayed
@@ -42,7 +44,7 @@ from agent.kafka.showing import Showing
 from agent.kafka.traced import TracedDispatcher
 from agent.kafka.trail.writer import TrailWriter
 from agent.net.admission import Admission
-from agent.net.connection import Limits
+from agent.net.configured import server_limits
 from agent.net.doors import Doors
 from agent.net.listening import RequestContext
 from agent.net.server import Server
@@ -89,6 +91,8 @@ class App:
     `watched_at`: where the process that watches several agents asks it; None: nobody does.
     """
 
+    health_type: type[Health] = Health
+    dispatcher_type: type[Dispatcher] = Dispatcher
     _services: Services | None = None
     _dispatcher: Dispatcher | TracedDispatcher | None = None
     _exporting: Exporting | None = None
@@ -120,7 +124,7 @@ class App:
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
         self.log = self._followed(log, signals)
         self.store: ObjectStore = WatchedStore(store, signals.store_reads, signals.store_writes)
-        self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
+        self.replica = self._replica()
         self.reader = open_reader(config, reads := reads_of(config, self.store, self.metrics))
         self.merged = MergedRanges(reads, config.fetch.index_cache_bytes_max)
         self.background = Background(
@@ -136,7 +140,7 @@ class App:
             self.trail,
             self.traces,
         )
-        self.health = Health(config, self.replica, self.store, signals, troubles)
+        self.health = self.health_type(config, self.replica, self.store, signals, troubles)
         self.files = watch_files(config, config_file, log)
         self.binding = Binding(self.store, self.replica.give_up)
         self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
@@ -153,8 +157,15 @@ class App:
         """What answers by HTTP, to everybody and to the process that watches this one."""
         parts = self._parts()
         health = HealthRoutes(parts)
-        self._http = HttpServer(build(parts, health), self.config.http, self._doors.http, self.metrics)
+        routes = self._routes(parts, health)
+        self._http = HttpServer(routes, self.config.http, self._doors.http, self.metrics)
         self._inside = None if watched_at is None else Inside(watched_at, health, self._about)
+
+    def _routes(self, parts: Parts, health: HealthRoutes) -> ASGIApp:
+        return build(parts, health)
+
+    def _replica(self) -> Replica:
+        return Replica(self.log, self.store, self.clock, replica_options(self.config))
 
     def _followed(self, log: Log, signals: Signals) -> Log:
         """The log as this agent uses it: by the zone's relay where there is one, watched, measured."""
@@ -207,14 +218,7 @@ class App:
 
         Raises OSError for a port that is taken, ForeignBucket, StateError, ReplicaFailed, LogRegressed.
         """
-        self.metrics.before_reading.append(self._forget_topics)
-        self.http_port = await self._http.start()
-        if self._inside is not None:
-            await self._inside.start()
-        self._doors.start()
-        if self._exporting is not None:
-            self._exporting.start()
-        await self.files.start()
+        await self._show_itself()
         fingerprint = await self._claim_bucket()
         if scheme(self.config.log.url) == "etcd":
             self.binding.start(fingerprint)
@@ -240,6 +244,17 @@ class App:
             node_id=self.replica.node_id,
             version=VERSION,
         )
+
+    async def _show_itself(self) -> None:
+        """Answer probes, and read files again from now on."""
+        self.metrics.before_reading.append(self._forget_topics)
+        self.http_port = await self._http.start()
+        if self._inside is not None:
+            await self._inside.start()
+        self._doors.start()
+        if self._exporting is not None:
+            self._exporting.start()
+        await self.files.start()
 
     def _assembled(self, cluster_id: bytes) -> Services:
         """What handlers use, and what writes down who used it."""
@@ -270,7 +285,7 @@ class App:
         """Let clients in. Raises OSError for a port that is taken."""
         services.hang_up = self._server.hang_up
         self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
-        self._services, dispatcher = services, Dispatcher(services)
+        self._services, dispatcher = services, self.dispatcher_type(services)
         self._dispatcher = TracedDispatcher(dispatcher, self.traces) if self.traces.on else dispatcher
         self.kafka_ports = await self._server.start(self._doors.listeners)
 
@@ -481,19 +496,3 @@ def _waiting_for(what: str) -> Episodes:
     """The lines of a start that waits."""
     now = asyncio.get_running_loop().time
     return Episodes(_log, now, begins=f"waiting for the {what}", ends=f"the {what} answers")
-
-
-def server_limits(config: Config) -> Limits:
-    """The connection layer's limits as configured."""
-    limits = config.limits
-    return Limits(
-        frame_bytes_max=limits.request_bytes_max,
-        process_bytes_max=limits.process_bytes_max,
-        requests_in_flight_max=limits.requests_in_flight_max,
-        response_bytes_max=limits.response_bytes_max,
-        connections_max=limits.connections_max,
-        idle_s_max=limits.connection_idle_ms_max / 1000,
-        strangers_max=limits.stranger_connections_max,
-        login_s_max=limits.login_ms_max / 1000,
-        stranger_frame_bytes_max=config.sasl.receive_bytes_max,
-    )

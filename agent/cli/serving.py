@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 AUTO = "auto"
 DATA_DIR = Path("floe-data")
 LOCK = "dev.lock"
+NO_LOG = {"log": {"url": "etcd://nobody.invalid/none"}}
+"""For a replica, which asks no log: a setting that a configuration must have, and that nobody looks at."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -44,17 +46,27 @@ def serve(
     processes: Annotated[
         str | None, typer.Option(metavar="N|auto", help="Agents side by side (agent.processes).")
     ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(metavar="BUCKET_URL", help="Be a read-only replica of the cluster in this bucket."),
+    ] = None,
     process: Annotated[int, typer.Option(hidden=True)] = 0,
     watched_at: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one agent of a cluster, or several on this machine, configured by file, environment and --set
-    (docs/configuration.md).
+    (docs/configuration.md). With --follow it is a read-only replica instead (docs/replica.md).
 
     floe serve --config floe.yaml --processes auto
     """
     logging = _logging_asked(assign or ())
     try:
         given = [*(assign or ()), *asked_processes(processes)]
+        if follow is not None:
+            loaded = load(config, [*given, *followed(follow)], base=NO_LOG)
+            logging = loaded.config.logging
+            _refuse_several(loaded)
+            _run(loaded, logging, lambda _app: None, follows=True)
+            return
         loaded = load(config, given, process=process)
         logging = loaded.config.logging
         if loaded.config.agent.processes > 1 and watched_at is None:
@@ -69,6 +81,16 @@ def serve(
         logs.configure(logging, sys.stderr)
         logs.logger("floe").critical("this agent ends", reason=str(failure), status=int(failure.status))
         raise typer.Exit(failure.status) from None
+
+
+def followed(url: str) -> list[str]:
+    """`--follow` as assignments of --set: who reads tables is lent no keys of the bucket, which may write."""
+    return [f"store.url={url}", "catalog.vending_role_arn="]
+
+
+def _refuse_several(loaded: Loaded) -> None:
+    if loaded.config.agent.processes != 1:
+        raise usage("agent.processes: with --follow it is 1; start several replicas, each with its ports")
 
 
 def _watch_several(loaded: Loaded, file: Path | None, given: Sequence[str]) -> None:
@@ -155,15 +177,23 @@ def _welcome(app: App, data_dir: Path) -> None:
 
 
 def _run(
-    loaded: Loaded, logging: LoggingConfig, started: Callable[[App], None], watched_at: Path | None = None
+    loaded: Loaded,
+    logging: LoggingConfig,
+    started: Callable[[App], None],
+    watched_at: Path | None = None,
+    *,
+    follows: bool = False,
 ) -> None:
-    """Run an agent to its end; what ends it becomes the exit status. `watched_at`: as of `App`."""
+    """Run an agent to its end; what ends it becomes the exit status. `watched_at`: as of `App`.
+
+    `follows`: it is a replica of its bucket's cluster.
+    """
     config = loaded.config
     logs.configure(logging, sys.stderr, agent=config.agent_name)
     _look_at_memory(loaded)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_live(loaded, started, watched_at))
+            runner.run(_live(loaded, started, watched_at, follows))
         except (StateError, ReplicaFailed, ForeignBucket, BrokenFingerprint) as error:
             raise Failure(Status.REFUSED, f"this agent cannot take part: {error}") from None
         except Denied as error:
@@ -182,10 +212,11 @@ def _look_at_memory(loaded: Loaded) -> None:
         logs.logger("floe").warning(loaded.memory_warning)
 
 
-async def _live(loaded: Loaded, started: Callable[[App], None], watched_at: Path | None) -> None:
+async def _live(
+    loaded: Loaded, started: Callable[[App], None], watched_at: Path | None, follows: bool
+) -> None:
     """Start, live until a signal or a fatal failure, stop within `shutdown.timeout_ms`."""
-    with without_collections():
-        from agent.app import App
+    make = _maker(follows)
     gc.freeze()  # what was imported stays: the next collection need not walk it either
 
     told = asyncio.Event()
@@ -195,7 +226,7 @@ async def _live(loaded: Loaded, started: Callable[[App], None], watched_at: Path
     if watched_at is not None:
         _end_with_parent(told.set)
     config = loaded.config
-    app = App(config, config_file=loaded.file, memory_bytes=loaded.memory_bytes, watched_at=watched_at)
+    app = make(loaded, watched_at)
     tasks.watch(loop)
     signalled = tasks.owned(told.wait(), "signal")
     try:
@@ -218,6 +249,22 @@ async def _live(loaded: Loaded, started: Callable[[App], None], watched_at: Path
     finally:
         signalled.cancel()
         await _stop(app, config.shutdown.timeout_ms)
+
+
+def _maker(follows: bool) -> Callable[[Loaded, Path | None], App]:
+    """What makes the agent, or the replica, inside the event loop; imported only now."""
+    with without_collections():
+        if follows:
+            from agent.following.app import ReplicaApp
+
+            return lambda loaded, _watched_at: ReplicaApp(
+                loaded.config, config_file=loaded.file, memory_bytes=loaded.memory_bytes
+            )
+        from agent.app import App
+
+        return lambda loaded, watched_at: App(
+            loaded.config, config_file=loaded.file, memory_bytes=loaded.memory_bytes, watched_at=watched_at
+        )
 
 
 def _end_with_parent(ended: Callable[[], None]) -> None:

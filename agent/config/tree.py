@@ -12,6 +12,7 @@ from agent.config.base import Section
 from agent.config.catalog import CatalogServiceConfig
 from agent.config.catalogs import CatalogConfig
 from agent.config.console import ConsoleConfig
+from agent.config.following import FollowConfig
 from agent.config.limits import (
     CollectionConfig,
     CompactionConfig,
@@ -60,6 +61,7 @@ class Tree(Section):
     delegation: DelegationConfig = DelegationConfig()
     peers: PeersConfig = PeersConfig()
     relay: RelayConfig = RelayConfig()
+    follow: FollowConfig = FollowConfig()
     log: LogConfig
     store: StoreConfig
     produce: ProduceConfig = ProduceConfig()

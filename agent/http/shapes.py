@@ -26,3 +26,12 @@ def unidentified(path: str, error: Unidentified) -> Response:
     answer.headers.append("WWW-Authenticate", f'Basic realm="{_REALM}", charset="UTF-8"')
     answer.headers.append("WWW-Authenticate", f'Bearer realm="{_REALM}"{error.challenge}')
     return answer
+
+
+def forbidden(path: str, why: str) -> Response:
+    """403 for whoever it is, where an agent does none of it."""
+    if path == "/iceberg" or path.startswith("/iceberg/"):
+        return JSONResponse({"error": {"message": why, "type": "ForbiddenException", "code": 403}}, 403)
+    if path.startswith((*_REGISTRY, "/admin/subjects/")):
+        return RegistryProblem(403, why).response()
+    return Problem(403, why).response()

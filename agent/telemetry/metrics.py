@@ -257,6 +257,13 @@ class Metrics:
         self.archive_pieces = self._counter("log_archive_pieces", "Pieces of the log written to the bucket")
         self.archive_bytes = self._counter("log_archive_bytes", "Bytes of the log's pieces that were written")
         self.archive_failures = self._counter("log_archive_failures", "Looks at the archive that failed")
+        self.follow_behind_seconds = self._gauge(
+            "follow_behind_seconds",
+            "Age of the newest entry that a replica of a bucket has applied; others: 0",
+        )
+        self.follow_blocked = self._gauge(
+            "follow_blocked", "1 while a replica of a bucket cannot go on: a piece is missing or damaged"
+        )
 
     def _scrub(self) -> None:
         """Of what lies in the bucket, read again. What is no count is told by the agent that does it."""

@@ -42,6 +42,8 @@ _logger = logging.getLogger("floe.coordination.replica")
 class Replica:
     """Lives in one event loop. `failed` is done, with the reason, when this agent must stop."""
 
+    follower_type: type[Follower] = Follower
+
     def __init__(
         self, log: Log, store: ObjectStore, clock: Clock, options: ReplicaOptions | None = None
     ) -> None:
@@ -56,7 +58,7 @@ class Replica:
             self.options.queue_proposals_max,
             log.entry_bytes_max,
         )
-        self._follower = Follower(log, store, self.options)
+        self._follower = self.follower_type(log, store, self.options)
         self._author = Author(log, clock, self.options, self._follower, self._proposals)
         self._follower.listeners.append(self._author.applied)
         self._follower.on_reload.append(self._author.reloaded)

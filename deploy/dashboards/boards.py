@@ -16,6 +16,8 @@ LEFT_OUT: Mapping[str, str] = {
     "floe_audit_lost_total": "an alert",
     "floe_scrub_objects_total": "`scrub` of /status has it, beside the bytes",
     "floe_log_archive_bytes_total": "`floe bucket archive` shows what is kept",
+    "floe_follow_behind_seconds": "of replicas of a bucket only, which are no agents of the cluster",
+    "floe_follow_blocked": "of replicas of a bucket only, and a check of /readyz",
     "floe_collected_objects_total": "an hour's sum says little; the bucket's size does",
     "floe_newest_defect_seconds": "the time of an event, for the alert on it",
     "floe_newest_damaged_read_seconds": "the time of an event, for the alert on it",

@@ -113,6 +113,8 @@ class FetchDriver:
         self._unread = Episodes(
             _log, self._loop.time, begins="records cannot be read", ends="records are read again"
         )
+        self.objects_come_late = False
+        """Whether what is not in the bucket may come yet: at a replica of a bucket (decision 0041)."""
         self._leaving = False
         self.away: Callable[[], bool] = lambda: False
         """Whether clients are told to go elsewhere: nobody waits here then."""
@@ -143,7 +145,7 @@ class FetchDriver:
             with step("read", self._loop.time, attributes={"floe.slices": len(refs)}):
                 found = await self._reader.read_each(refs) if refs else []
             gone = lost.unproven([*found, *(planned.wanted.failure for planned in plan.partitions)])
-            if not gone or not left or not await self._barrier():
+            if not gone or self.objects_come_late or not left or not await self._barrier():
                 break
             _log.info("objects gone, planning again", objects=len(gone))
             lost.prove(gone)
