@@ -61,6 +61,8 @@ class Vandalism:
         self.first: dict[str, bytes] = {}
         self.damaged: set[str] = set()
         self.counts = {"damaged": 0, "mended": 0, "gone": 0, "brought back": 0}
+        self.by_fault: dict[str, list[str]] = {}
+        """By fault of a plan what it has damaged (faults/objects.py)."""
         self.findings: list[Finding] = []
         self._put, self._delete = objects.put, objects.delete
         if on:

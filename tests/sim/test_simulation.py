@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim import child
 
-SEEDS = 100  # three minutes of one quiet core; `make simulate` runs more
+SEEDS = 80  # two minutes and a half of one quiet core; `make simulate` runs more
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things
 SICK_SEEDS = 5
