@@ -105,7 +105,6 @@ def _damaged(fault: str) -> Felt:
 
 _alive = _any(lambda agent: agent.alive)
 _down = _any(lambda agent: agent.stopping or not agent.alive)
-_clock_off = _any(lambda agent: agent.alive and agent.clock is not None and agent.clock.wrong)
 _DOWN, _STORE, _STILL = "process", "rates of the store", "standing still"
 KINDS: tuple[Kind, ...] = (
     Kind("kill", _down, knob=_DOWN),
@@ -148,8 +147,14 @@ KINDS: tuple[Kind, ...] = (
     Kind("crash-client", _always, at_once=True),
     Kind("pause-member", _member_paused, needs.members),
     Kind("pause-member-before-end", _member_paused, needs.members_in_transactions, seconds=(7.0, 8.5)),
-    Kind("clock-jumps", _clock_off, needs.newest_level),
-    Kind("clock-drifts", _clock_off, needs.newest_level),
+    Kind(
+        "clock-jumps", _any(lambda one: one.alive and one.clock and one.clock._wrong_ms), needs.newest_level
+    ),
+    Kind(
+        "clock-drifts",
+        _any(lambda one: one.alive and one.clock and one.clock._rate != 1.0),
+        needs.newest_level,
+    ),
     Kind("upgrade", _always, needs.level_before),
     *(Kind(lie.name, _lied("wake" if "mute" in lie.name else "add"), needs.one_zone) for lie in LIARS),
     *(
