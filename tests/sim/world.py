@@ -421,7 +421,7 @@ class World:
         self.network.heal_all()
         try:
             async with asyncio.timeout(HEAL_S_MAX):
-                while not all(agent.alive and agent.ready for agent in self.agents):
+                while not all(a.alive and a.ready and a.error is None for a in self.agents):
                     self._restart_failed()
                     await asyncio.sleep(RESTART_S)
         except TimeoutError:
