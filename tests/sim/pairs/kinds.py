@@ -103,6 +103,31 @@ def _damaged(fault: str) -> Felt:
     return felt
 
 
+def _requests_held(world: World, targets: Sequence[AgentNode]) -> bool:
+    del targets
+    return bool(world.network.held_kinds)
+
+
+def _ends_late(world: World, targets: Sequence[AgentNode]) -> bool:
+    del targets
+    return world.network.late_ends.on
+
+
+def _positions_late(world: World, targets: Sequence[AgentNode]) -> bool:
+    del targets
+    return world.network.late_ends.positions
+
+
+def _records_damaged(world: World, targets: Sequence[AgentNode]) -> bool:
+    del targets
+    return bool(world.hurt.damaged)
+
+
+def _topic_away(world: World, targets: Sequence[AgentNode]) -> bool:
+    del targets
+    return world.witness.mortal.away
+
+
 _alive = _any(lambda agent: agent.alive)
 _down = _any(lambda agent: agent.stopping or not agent.alive)
 _DOWN, _STORE, _STILL = "process", "rates of the store", "standing still"
@@ -139,11 +164,9 @@ KINDS: tuple[Kind, ...] = (
     Kind("lose-segments", _alive),
     Kind("reset", _alive, at_once=True),
     Kind("half-open", _alive, at_once=True),
-    Kind("hold-requests", lambda world, targets: bool(world.network.held_kinds)),
-    Kind("late-ends", lambda world, targets: world.network.late_ends.on, needs.transactions_of_v1),
-    Kind(
-        "late-positions", lambda world, targets: world.network.late_ends.positions, needs.transactions_of_v1
-    ),
+    Kind("hold-requests", _requests_held),
+    Kind("late-ends", _ends_late, needs.transactions_of_v1),
+    Kind("late-positions", _positions_late, needs.transactions_of_v1),
     Kind("crash-client", _always, at_once=True),
     Kind("pause-member", _member_paused, needs.members),
     Kind("pause-member-before-end", _member_paused, needs.members_in_transactions, seconds=(7.0, 8.5)),
@@ -161,9 +184,9 @@ KINDS: tuple[Kind, ...] = (
         Kind(name, _damaged(name), needs.scrubbed_archive if "archive" in name else needs.scrubbed)
         for name in DAMAGES
     ),
-    Kind("damage-records", lambda world, targets: bool(world.hurt.damaged), needs.damaged_for_good),
+    Kind("damage-records", _records_damaged, needs.damaged_for_good),
     Kind("scrub", _alive, needs.scrubbed, at_once=True),
-    Kind("topic-away", lambda world, targets: world.witness.mortal.away, needs.mortal, seconds=(4.0, 5.5)),
+    Kind("topic-away", _topic_away, needs.mortal, seconds=(4.0, 5.5)),
     Kind("restore", _always, needs.restored, planned=False),
 )
 BY_NAME: Mapping[str, Kind] = {each.name: each for each in KINDS}
