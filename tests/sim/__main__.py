@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,11 @@ import structlog
 
 from tests.sim import quick
 from tests.sim.controls_table import catch
-from tests.sim.many import run
+from tests.sim.many import report, run
 from tests.sim.outcome import Outcome
+from tests.sim.pairs import rounds
+from tests.sim.pairs.drawing import Table, with_pair
+from tests.sim.pairs.kinds import POSSIBLE, kinds_of
 from tests.sim.plan import Plan, plan_of
 from tests.sim.shrink import shrunk
 from tests.sim.sick.spells import with_sick
@@ -38,11 +42,14 @@ def main() -> int:
         return _controls(given.controls, given.seconds)
     plan_for = _sick_plan if given.sick else plan_of
     if given.seed is not None:
-        return _one(plan_for(given.seed, given.seconds), str(given.seed), given)
+        plan = plan_for(given.seed, given.seconds)
+        plan = with_pair(plan, given.pair) if given.pair else plan
+        return _one(plan, plan.name, given)
     if given.plan is not None:
         return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
     plans = (plan_for(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
-    return _many((plan for plan in plans if plan.agents in (given.agents or (plan.agents,))), given)
+    plans = (plan for plan in plans if plan.agents in (given.agents or (plan.agents,)))
+    return _paired(plans, given) if given.pairs else _many(plans, given)
 
 
 def _sick_plan(seed: int, seconds: float) -> Plan:
@@ -60,17 +67,40 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--agents", type=int, nargs=1, help="only seeds with so many agents")
     parser.add_argument("--seed", type=int, help="one seed, its plan, its trace and its timeline")
     parser.add_argument("--sick", action="store_true", help="one agent is sick, and nothing else is wrong")
+    parser.add_argument(
+        "--pairs", action="store_true", help="two faults at once more, the least covered pairs"
+    )
+    parser.add_argument("--pair", default="", help="with --seed: these two, as one+other")
+    parser.add_argument("--known", type=Path, help="with --pairs: the pairs.json of runs before")
     parser.add_argument("--plan", type=Path, help="the same of a plan that was kept")
     parser.add_argument("--shrink", action="store_true", help="make a failing one small and keep its plan")
     parser.add_argument("--out", type=Path, default=Path("build/simulate"), help="where traces go")
     parser.add_argument("--keep", action="store_true", help="the traces of clean seeds too")
     parser.add_argument("--controls", nargs="*", help="break each rule (or these) until it is caught")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.pair and (given.seed is None or given.sick):
+        parser.error("--pair says which two faults are added to the plan of one --seed that is not --sick")
+    if given.pairs and given.sick:
+        parser.error("--pairs: a sick agent is judged while nothing else is wrong; leave out --sick")
+    try:
+        kinds_of(given.pair or POSSIBLE[0])
+    except KeyError as unknown:
+        parser.error(unknown.args[0])
+    return given
 
 
 def _many(plans: Iterable[Plan], given: argparse.Namespace) -> int:
     kept, told = partial(_keep, out=given.out), partial(print, flush=True)
     whole = run(plans, given.jobs, kept, told, every=given.keep)
+    return 1 if whole.bad else 0
+
+
+def _paired(plans: Iterable[Plan], given: argparse.Namespace) -> int:
+    kept, told, begun = partial(_keep, out=given.out), partial(print, flush=True), time.perf_counter()
+    table = Table() if given.known is None else rounds.load(given.known)
+    whole = rounds.run(plans, given.jobs, kept, told, table, every=given.keep)
+    report(whole, told, time.perf_counter() - begun)
+    told(f"{rounds.summary(table)}\n  all of it: {rounds.write(table, given.out)}")
     return 1 if whole.bad else 0
 
 

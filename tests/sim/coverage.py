@@ -156,6 +156,7 @@ class Coverage:
             "relays inside a zone: " + self._shown("relay "),
             "sickness: " + self._shown("sickness "),
             "network: " + self._shown("network "),
+            f"pairs of faults that were on together: {sum(each.startswith('pair ') for each in self.counts)}",
             f"never in the network: {', '.join(self._never('network ', EVENTS)) or 'none'}",
             f"rules never put to the test: {', '.join(self.untested()) or 'none'}",
             *self._played("commands", "command ", list(COMMANDS), COMMANDS_OUT),

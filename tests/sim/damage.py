@@ -192,12 +192,18 @@ class Skipper:
         random = self._around.loop.random
         while not self._around.stopping.is_set():
             await asyncio.sleep(random.uniform(*FIRST_S))
-            how = random.choice(WAYS)
-            if self._around.stopping.is_set() or not await self._damage(how):
+            if not await self.damage_once():
                 continue
-            self._around.counts[f"damage of a {how}"] += 1
             await asyncio.sleep(random.uniform(*UNDECIDED_S))
             await self._decide()
+
+    async def damage_once(self) -> bool:
+        """Damage something, for good; whether there was anything."""
+        how = self._around.loop.random.choice(WAYS)
+        if self._around.stopping.is_set() or not await self._damage(how):
+            return False
+        self._around.counts[f"damage of a {how}"] += 1
+        return True
 
     async def _decide(self) -> None:
         while not await decided(self._around, self._hurt):

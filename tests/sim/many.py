@@ -49,7 +49,25 @@ class Sum:
 def run(
     plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, every: bool = False
 ) -> Sum:
-    """All of them. `kept` is given each bad outcome (or `every`) and its name, in the process that ran it."""
+    """All of them, and a report. `kept` is given each bad outcome (or `every`) and its name, in the process
+    that ran it.
+    """
+    begun = _wall()
+    whole = gathered(plans, jobs, kept, told, every=every)
+    report(whole, told, _wall() - begun)
+    return whole
+
+
+def report(whole: Sum, told: Callable[[str], None], wall_s: float) -> None:
+    """What they came to, and how fast and how bad they were."""
+    told(whole.coverage.report())
+    told(line(whole, wall_s))
+
+
+def gathered(
+    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, every: bool = False
+) -> Sum:
+    """Likewise, without the report."""
     whole, begun, due = Sum(), _wall(), TOLD_SEEDS
     with _mapped(jobs) as mapped:
         for part in mapped(partial(_piece, kept=kept, every=every), _pieces(plans)):
@@ -59,8 +77,6 @@ def run(
             if whole.counts["seeds"] >= due:
                 due += TOLD_SEEDS
                 told(f"… {line(whole, _wall() - begun)}")
-    told(whole.coverage.report())
-    told(line(whole, _wall() - begun))
     return whole
 
 
@@ -106,14 +122,14 @@ def _piece(plans: Sequence[Plan], kept: Kept, every: bool) -> Sum:
         try:
             outcome = World(plan).run()
         except Exception:  # of the simulation itself: the other seeds go on, and this one is not clean
-            part.bad.append((plan.seed, f"seed {plan.seed}: {traceback.format_exc()}\n{plan}"))
+            part.bad.append((plan.seed, f"{plan.called}: {traceback.format_exc()}\n{plan}"))
             continue
         part.virtual_s += outcome.virtual_s
         part.counts.update(acknowledged=outcome.judgement.acknowledged, read=outcome.judgement.read)
         part.coverage.note(outcome)
         if every or not outcome.judgement.valid:
-            kept(outcome, str(plan.seed))
+            kept(outcome, plan.name)
         if not outcome.judgement.valid:
-            part.bad.append((plan.seed, f"seed {plan.seed}: {outcome.judgement.report()}\n{plan}"))
+            part.bad.append((plan.seed, f"{plan.called}: {outcome.judgement.report()}\n{plan}"))
     part.cpu_s = _cpu() - begun
     return part

@@ -68,6 +68,10 @@ class Arrivals:
         """Of the topic whose life goes on when it comes back. None where a deletion of long ago came into it:
         then somebody's Metadata may have made another one, which has nothing of what is known.
         """
+        self.kept_away = False
+        """Whether a fault of the plan wants the topic deleted, and not back before it is over."""
+        self.away = False
+        """Whether its client has deleted it and has not asked for it back yet."""
 
     def begin(self) -> None:
         """A life is about to begin. What is under way may come to the one before or to this one."""
@@ -173,6 +177,8 @@ class Mortal:
                     if self._around.stopping.is_set():
                         return
                     await self._lived(admin)
+                    if self._arrivals.kept_away:
+                        break
                     await asyncio.sleep(self._around.loop.random.expovariate(1 / PAUSE_S))
                 if await self._came_back(admin):
                     await self._lived(admin)
@@ -194,6 +200,7 @@ class Mortal:
                 if code and (done is None or for_code(code) is not done):
                     raise for_code(code)
         self._acked, self._start = {}, 0
+        self._arrivals.away = False
         self._around.counts["topics made again"] += 1
 
     async def _came_back(self, admin: Any) -> bool:
@@ -203,7 +210,11 @@ class Mortal:
         answer = await admin.delete_topics([MORTAL])
         if not topic_id or any(code for _, code, *_ in answer.topic_error_codes):
             return False
+        self._arrivals.away = True
         await asyncio.sleep(Random(self._next).uniform(0, AWAY_S_MAX))
+        while self._arrivals.kept_away and not self._around.stopping.is_set():  # noqa: ASYNC110 - polls a flag
+            await asyncio.sleep(RETRY_S)
+        self._arrivals.away = False
         result = await self._around.propose(UndeleteTopic(topic_id=topic_id))
         if not isinstance(result, Done):
             return False

@@ -121,6 +121,18 @@ class Plan:
     """Whether all agents are of one zone, and follow one of them."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
+    pair: str = ""
+    """The two kinds of faults that were added to the seed's own, as one+other (pairs/)."""
+
+    @property
+    def name(self) -> str:
+        """Of what the run leaves behind."""
+        return f"{self.seed}-{self.pair}" if self.pair else str(self.seed)
+
+    @property
+    def called(self) -> str:
+        """How it is run again."""
+        return f"seed {self.seed} --pair {self.pair}" if self.pair else f"seed {self.seed}"
 
     def ways(self) -> Ways:
         """What lies between an agent and what it depends on."""

@@ -25,6 +25,7 @@ from tests.checker.findings import Finding
 from tests.sim.audit import CACHE_BYTES, Readers, agree, audit
 from tests.sim.clients import SHORT, stopped
 from tests.sim.node import AgentNode
+from tests.sim.pairs import overlaps
 from tests.sim.relay import COPIES
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ async def play(world: World) -> list[Finding]:
         agent.crash()
     world.trace(f"restore the log from {world.server.revision} to {revision}")
     world.seen.counts["restored"] += 1
+    overlaps.restored(world)
     world.server.restore(backup)
     world.witness.restored(revision)
     findings += await _refused(world, others[0])

@@ -22,7 +22,7 @@ from coordination.replica import Replica
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import split
 from objectstore.chunk import CorruptChunk, verify
-from objectstore.manifest import decode
+from objectstore.manifest import CorruptManifest, Manifest, decode
 from objectstore.naming import (
     CHUNKS,
     FINGERPRINT_KEY,
@@ -33,10 +33,12 @@ from objectstore.naming import (
     chunk_key,
     manifest_key,
     parse_chunk_key,
+    parse_manifest_key,
     parse_piece_key,
     parse_segment_key,
     segment_key,
 )
+from objectstore.rebuilding import info_of
 from objectstore.store import PLAIN, Buffer, PutMode, StoreError
 from tests.checker.findings import Finding
 from tests.sim.clients import Surroundings
@@ -61,6 +63,8 @@ class Vandalism:
         self.first: dict[str, bytes] = {}
         self.damaged: set[str] = set()
         self.counts = {"damaged": 0, "mended": 0, "gone": 0, "brought back": 0}
+        self.by_fault: dict[str, list[str]] = {}
+        """By fault of a plan what it has damaged (faults/objects.py)."""
         self.findings: list[Finding] = []
         self._put, self._delete = objects.put, objects.delete
         if on:
@@ -73,7 +77,7 @@ class Vandalism:
         etag = await self._put(key, [data], mode)
         if key.startswith(KINDS):
             before = self.first.setdefault(key, data)
-            if not same(key, before, data):
+            if not self.same(key, before, data):
                 self.wrong("scrub-wrote-wrong", f"{key}: {len(data)} bytes that never were there")
             elif key in self.damaged:
                 self.damaged.discard(key)
@@ -107,7 +111,35 @@ class Vandalism:
     def whole(self, key: str) -> bool:
         """Whether what lies under the name is what belongs there."""
         found = self.objects._objects.get(key)
-        return found is not None and key in self.first and same(key, self.first[key], found.data)
+        return found is not None and key in self.first and self.same(key, self.first[key], found.data)
+
+    def same(self, key: str, before: bytes, now: bytes) -> bool:
+        """Whether these bytes say what those did; see also the function of that name."""
+        named = parse_manifest_key(key)
+        if before == now or named is None:
+            return same(key, before, now)
+        try:
+            return self._same_segments(decode(before, named), decode(now, named))
+        except CorruptManifest:
+            return False
+
+    def _same_segments(self, before: Manifest, now: Manifest) -> bool:
+        """Made again from segments, it may have offsets without records on the other side of a boundary."""
+        rows, again = ([each[number] for number in range(len(each))] for each in (before, now))
+        wide = [info._replace(base_offset=0, end_offset=0) for info in rows]
+        if before.summary() != now.summary() or wide != [
+            info._replace(base_offset=0, end_offset=0) for info in again
+        ]:
+            return False
+        for one, other in zip(rows, again, strict=True):
+            own = info_of(self.first[segment_key(one.segment)])
+            inside = own is not None and all(
+                info.base_offset <= own.base_offset and own.end_offset <= info.end_offset
+                for info in (one, other)
+            )
+            if one != other and not inside:
+                return False
+        return True
 
     def wrong(self, anomaly: str, detail: str) -> None:
         """Note what must not be."""

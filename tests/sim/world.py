@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import traceback
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from contextvars import Context
@@ -30,7 +29,7 @@ from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History
 from tests.checker.progress import Patience
-from tests.sim import archived, avro_memory, quick, restored, scrubbing
+from tests.sim import archived, avro_memory, quick, restored, schedule, scrubbing
 from tests.sim.audit import audit
 from tests.sim.beginners import Beginners, Begun
 from tests.sim.bindings import Binder, asks_any
@@ -40,7 +39,7 @@ from tests.sim.clock import START_MS, virtual_time
 from tests.sim.collector import without_collector, without_list_of_tasks
 from tests.sim.coverage import Seen
 from tests.sim.damage import Hurt, Skipper, judged
-from tests.sim.faults import FAULTS, Fault, fault_of
+from tests.sim.faults import FAULTS
 from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
 from tests.sim.follower import Follower
@@ -169,7 +168,7 @@ class World:
         around = self.around = self._surroundings()
         for client in self._cast():
             self._begin_client(client)
-        await self._faults()
+        await schedule.play(self)
         try:
             healed = await self._heal()
         except NotHealed as stuck:
@@ -409,23 +408,6 @@ class World:
             life.pending = None  # type: ignore[union-attr]  # it has one
             self.recorder.leave(pending)
 
-    async def _faults(self) -> None:
-        events: list[tuple[float, int, bool, Fault, tuple[int, ...]]] = []
-        for number, (at, seconds, kind, targets) in enumerate(self.plan.faults):
-            fault = fault_of(kind)
-            events.append((at, number, True, fault, targets))
-            events.append((min(at + seconds, self.plan.seconds), number, False, fault, targets))
-        begun = self.loop.time()
-        for at, _, begins, fault, numbers in sorted(events, key=lambda event: event[:3]):
-            await asyncio.sleep(max(0.0, begun + at - self.loop.time()))
-            agents = [self.agents[number] for number in numbers]
-            self.trace(f"{'begin' if begins else 'end'} {fault.name} {[each.name for each in agents]}")
-            self.seen.counts[f"fault {fault.name}"] += begins
-            self.seen.faults[fault.name] += 1 if begins else -1
-            self.seen.faults += Counter()  # those that are over go
-            (fault.begin if begins else fault.end)(self, agents)
-        await asyncio.sleep(max(0.0, begun + self.plan.seconds - self.loop.time()))
-
     async def _heal(self) -> int:
         """Everything is put right; the time at which every agent serves, ns."""
         self.trace("heal")
@@ -439,7 +421,7 @@ class World:
         self.network.heal_all()
         try:
             async with asyncio.timeout(HEAL_S_MAX):
-                while not all(agent.alive and agent.ready for agent in self.agents):
+                while not all(a.alive and a.ready and a.error is None for a in self.agents):
                     self._restart_failed()
                     await asyncio.sleep(RESTART_S)
         except TimeoutError:

@@ -136,7 +136,8 @@ class Scrub(Job):
         now_ms, at = self._bucket.clock.now_ms(), self._round
         if at is None or at.ended_ms:
             since_s = (now_ms - at.began_ms) / 1000 if at is not None else self.options.round_s
-            if since_s < self.options.round_s or self._loop.time() - self._held_s < self.options.begin_s:
+            soon = 0 <= since_s < self.options.round_s  # before 0 it was begun by a clock that was ahead
+            if soon or self._loop.time() - self._held_s < self.options.begin_s:
                 return
             at = (at or Round()).begun_anew(now_ms)
             self._scrubber = None

@@ -13,10 +13,11 @@ from tests.sim.faults.fault import Fault
 from tests.sim.faults.liars import LIARS
 from tests.sim.faults.log import LOG
 from tests.sim.faults.network import LATE_ENDS, LATE_POSITIONS, NETWORK
+from tests.sim.faults.objects import OBJECTS
 from tests.sim.faults.processes import PROCESSES
 from tests.sim.faults.sick import SICK
 from tests.sim.faults.slowness import SLOWNESS
-from tests.sim.faults.store import LATE_PUTS, STORE
+from tests.sim.faults.store import LATE_PUTS, ROADS, STORE
 from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.node import AgentNode
 
@@ -33,8 +34,19 @@ FAULTS: tuple[Fault, ...] = (
     *CLOCKS,
 )
 """Those that any seed may draw. A new one is a file here and a line in this table."""
-NAMED: tuple[Fault, ...] = (LATE_ENDS, LATE_POSITIONS, LATE_PUTS, *MEMBERS, UPGRADE, *SICK, *LIARS)
-"""Those of stories: of kept plans, and of seeds that tell one (plan.py)."""
+NAMED: tuple[Fault, ...] = (
+    LATE_ENDS,
+    LATE_POSITIONS,
+    LATE_PUTS,
+    *MEMBERS,
+    UPGRADE,
+    *SICK,
+    *LIARS,
+    *ROADS,
+    *OBJECTS,
+)
+"""Those of stories: of kept plans, of seeds that tell one (plan.py), and of pairs (pairs/)."""
+
 
 __all__ = ["FAULTS", "NAMED", "Fault", "fault_of"]
 

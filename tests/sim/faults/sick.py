@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from tests.sim.faults.fault import Fault
 from tests.sim.faults.log import LOG
 from tests.sim.faults.slowness import SLOWNESS, feed, starve
-from tests.sim.faults.store import STORE
+from tests.sim.faults.store import STORE, fill_store, lose_store, whole_store
 from tests.sim.node import AgentNode
-from tests.sim.sick.store import Road
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -23,25 +22,6 @@ STILL_S, AWAKE_S = (0.7, 1.3), (0.01, 0.05)
 BAD_S, GOOD_S = (3.0, 4.0), (2.5, 3.5)
 """What comes and goes: long enough to be noticed, and to look well again."""
 Act = Callable[["World", Sequence[AgentNode]], None]
-
-
-def _lose_store(world: World, targets: Sequence[AgentNode]) -> None:
-    del world
-    for road in filter(None, map(Road.of, targets)):
-        road.cut(cut=True)
-
-
-def _fill_store(world: World, targets: Sequence[AgentNode]) -> None:
-    del world
-    for road in filter(None, map(Road.of, targets)):
-        road.full = True
-
-
-def _heal_store(world: World, targets: Sequence[AgentNode]) -> None:
-    del world
-    for road in filter(None, map(Road.of, targets)):
-        road.cut(cut=False)
-        road.full = False
 
 
 def _crawl(world: World, targets: Sequence[AgentNode]) -> None:
@@ -106,9 +86,9 @@ def _sickness(name: str, begin: Act, end: Act) -> Fault:
 
 
 SICK = (
-    _sickness("sick-lose-store", _lose_store, _heal_store),
+    _sickness("sick-lose-store", lose_store, whole_store),
     _sickness("sick-refuse-store", REFUSED.begin, REFUSED.end),
-    _sickness("sick-full-store", _fill_store, _heal_store),
+    _sickness("sick-full-store", fill_store, whole_store),
     _sickness("sick-cut-log", _like("cut-log").begin, _like("cut-log").end),
     _sickness("sick-refuse-log", _like("refuse-log").begin, _like("refuse-log").end),
     _sickness("sick-deaf-log", _like("deafen-log").begin, _like("deafen-log").end),
@@ -117,7 +97,7 @@ SICK = (
     _sickness("sick-still", _stand, _wake),
     _sickness("sick-starved", partial(starve, STILL_S, AWAKE_S), feed),
     _sickness("sick-come-and-go", _come, _go),
-    _sickness("sick-all-full", _fill_store, _heal_store),
+    _sickness("sick-all-full", fill_store, whole_store),
     _sickness("sick-all-cut", _like("cut-log").begin, _like("cut-log").end),
 )
 """Those of seeds with a sick agent (plan.py)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from objectstore.faulty import FaultRates
 from tests.sim.faults.fault import Fault
 from tests.sim.node import AgentNode
+from tests.sim.sick.store import Road
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -59,8 +60,35 @@ def _flow(world: World, targets: Sequence[AgentNode]) -> None:
         agent.hanging.on = False
 
 
+def lose_store(world: World, targets: Sequence[AgentNode]) -> None:
+    """Nothing is answered: what is on its way arrives when the way is whole again."""
+    del world
+    for road in filter(None, map(Road.of, targets)):
+        road.cut(cut=True)
+
+
+def fill_store(world: World, targets: Sequence[AgentNode]) -> None:
+    """Nothing can be written."""
+    del world
+    for road in filter(None, map(Road.of, targets)):
+        road.full = True
+
+
+def whole_store(world: World, targets: Sequence[AgentNode]) -> None:
+    """The end of both."""
+    del world
+    for road in filter(None, map(Road.of, targets)):
+        road.cut(cut=False)
+        road.full = False
+
+
 LATE_PUTS = Fault("late-puts", _hang, _flow)
 STORE = (
     Fault("bad-store", _bad_store, _good_store),
     Fault("refuse-store", _refuse_store, _good_store),
 )
+ROADS = (
+    Fault("lose-store", lose_store, whole_store),
+    Fault("fill-store", fill_store, whole_store),
+)
+"""As of a sick agent, beside anything else."""

@@ -273,6 +273,23 @@ async def test_a_round_goes_on_where_it_was_and_begins_again_in_time(made: Clust
     assert heir.beyond == [], "it came back"
 
 
+@pytest.mark.parametrize(("ahead_ms", "begun"), [(0, 1), (365 * 86_400_000, 2)])
+async def test_a_clock_that_was_ahead_does_not_put_off_the_next_round(
+    made: Cluster, ahead_ms: int, begun: int
+) -> None:
+    """Found by the simulation (seed 450 with fill-log-too-late+scrub): nobody scrubbed for a year."""
+    await made.scrub._look()
+    at = await damage.stored(made.store)
+    assert at is not None
+    at.began_ms += ahead_ms
+    at.ended_ms += ahead_ms
+    await made.store.put(ROUND_KEY, [damage.encode(at)])
+    heir = Scrub(made.scrub._bucket, made.scrub.options)
+    await heir._look()
+    assert heir.status()["round"] == begun
+    assert heir.status()["ended_ms"]
+
+
 async def test_a_round_is_kept_as_it_was(made: Cluster) -> None:
     place = Place("t", 1, 2, 3)
     kept = Round(3, 5, 0, "log", "log/x", Counts(1, 2), {"k": Damage("k", "chunk", "why", (place,))}, 4)

@@ -1,0 +1,1 @@
+"""Two faults at once, by coverage: pairs of kinds that no run has seen are preferred."""
