@@ -20,10 +20,12 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.torture.rolling import RATE, GroupMember, IdempotentProducer, Observed, Rdkafka
+from tests.torture.rolling import GroupMember, IdempotentProducer, Observed, Rdkafka
 from tests.torture.workload import read_all
 
 PARTITIONS = 6
+RATE = 50
+"""Records a second of each producer: two cores have to have some room for an agent that starts."""
 IN_A_TRANSACTION = 10
 ATTEMPT_SECONDS_MAX = 60
 BEGIN_SECONDS_MAX = 120
@@ -200,8 +202,8 @@ class Load:
         _made(self._bootstrap, self.topic)
         at, topic = self._bootstrap, self.topic
         self._producers = [
-            IdempotentProducer("idempotent-0", at, topic),
-            IdempotentProducer("idempotent-1", at, topic),
+            IdempotentProducer("idempotent-0", at, topic, RATE),
+            IdempotentProducer("idempotent-1", at, topic, RATE),
             Transactor("transactions", at, topic),
         ]
         protocols = ("classic", "consumer")

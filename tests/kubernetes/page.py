@@ -7,8 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.load import IN_A_TRANSACTION, SETTLE_S
-from tests.torture.rolling import RATE
+from tests.kubernetes.load import IN_A_TRANSACTION, RATE, SETTLE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "kubernetes.md"
@@ -69,7 +68,7 @@ and MinIO with one are pods too, with volumes. Times are those of the machine, w
 
 The load of every experiment: two idempotent producers of {RATE} records a second each, transactions of
 {IN_A_TRANSACTION} records at the same rate, a member of a classic group and one of a KIP-848 group, all
-of them librdkafka's. A **wait** is what one record took: of a producer from when it was due (100 a second,
+of them librdkafka's. A **wait** is what one record took: of a producer from when it was due ({RATE} a second,
 also while others wait) until it was acknowledged; of a transaction from its begin until it was committed,
 repeated where it had to be; of a group from when the producer was given the record until the member had it.
 Shown are the 99th percentile of all that was due while the experiment lasted, {SETTLE_S:.0f} s after its end

@@ -75,11 +75,11 @@ class Rdkafka(threading.Thread):
 
 
 class IdempotentProducer(Rdkafka):
-    """acks=all, idempotent, one record every 1/RATE s; the values it was told are stored are `values`."""
+    """acks=all, idempotent, `rate` records a second; the values it was told are stored are `values`."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, rate: int = RATE) -> None:
         super().__init__(name)
-        self._topic = topic
+        self._topic, self._rate = topic, rate
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -93,12 +93,12 @@ class IdempotentProducer(Rdkafka):
     def run(self) -> None:
         begun, number = time.monotonic(), 0
         while not self._halt.is_set():
-            ahead = number / RATE - (time.monotonic() - begun)
+            ahead = number / self._rate - (time.monotonic() - begun)
             if ahead > 0:
                 self._producer.poll(min(ahead, 0.01))
                 continue
             value = f"{self.name}-{number}".encode()
-            told = partial(self._delivered, begun + number / RATE)
+            told = partial(self._delivered, begun + number / self._rate)
             self._producer.produce(self._topic, value, key=value, on_delivery=told)
             number += 1
         if left := self._producer.flush(END_SECONDS_MAX):

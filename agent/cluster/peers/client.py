@@ -31,7 +31,7 @@ from coordination.clock import Clock
 from objectstore.naming import SliceRef
 
 CONNECTIONS_MAX = 8  # to one peer; more requests wait
-WAITING_MAX = 32  # requests that wait for a connection to one peer
+WAITING_MAX = 1024  # requests that wait for a connection to one peer: one for each chunk a job reads at once
 PEERS_MAX = 256  # peers with open connections
 STREAM_BYTES = 1024 * 1024  # read ahead of what is asked for, bytes
 

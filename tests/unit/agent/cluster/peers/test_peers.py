@@ -299,6 +299,14 @@ async def test_requests_that_wait_for_a_peer_are_bounded(
     assert other.gets == 3
 
 
+async def test_a_job_that_reads_many_small_chunks_at_once_asks_their_author_only(zones: Zones) -> None:
+    author, other = await zones.add("a"), await zones.add("a")
+    written = [(await zones.chunk(author))[0] for _ in range(300)]
+    for read, wanted in zip(await other.reader.read_many(written), written, strict=True):
+        check(read, wanted)
+    assert (other.gets, other.near.stats.failed) == (0, 0)
+
+
 async def test_what_fails_many_times_is_told_once(zones: Zones) -> None:
     author, other = await zones.add("a"), await zones.add("a")
     written = [await zones.chunk(author) for _ in range(30)]
