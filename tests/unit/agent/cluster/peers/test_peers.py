@@ -26,12 +26,11 @@ from agent.cluster.peers.wire import (
 from agent.telemetry.episodes import AGAIN_S
 from coordination.clock import SystemClock
 from coordination.commands import FenceIncarnation, LeaveMetadata
-from objectstore.batch import records
 from objectstore.faulty import Fault
 from objectstore.naming import ChunkId, SliceRef, chunk_key
 from objectstore.reader import ChunkMissing
 from objectstore.store import StoreError
-from tests.unit.agent.cluster.peers.zone import CALM, SECRET, Member, Zones
+from tests.unit.agent.cluster.peers.zone import CALM, SECRET, Member, Zones, check
 from tests.unit.coordination.conftest import until
 
 
@@ -40,13 +39,6 @@ async def zones() -> AsyncIterator[Zones]:
     made = Zones()
     yield made
     await made.stop()
-
-
-def check(data: memoryview, wanted: SliceRef) -> None:
-    found = list(records(data))
-    assert [record.offset for record in found] == [wanted.base_offset, wanted.base_offset + 1]
-    assert found[0].value is not None
-    assert found[0].value.startswith(b"%d-%d-" % wanted.chunk[:2])
 
 
 async def read_all(members: list[Member], slices: list[SliceRef]) -> None:
@@ -277,34 +269,6 @@ async def test_time_in_the_queue_is_not_taken_from_the_peer_s(zones: Zones) -> N
     assert await near._patiently(queued(), turn) == b"answer"
     with pytest.raises(TimeoutError):
         await near._patiently(asyncio.sleep(60, b"never"), turn)
-
-
-async def test_requests_that_wait_for_a_peer_are_bounded(
-    zones: Zones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "CONNECTIONS_MAX", 1)
-    monkeypatch.setattr(client, "WAITING_MAX", 2)
-    author = await zones.add("a")
-    other = await zones.add("a", patience=Patience(hedge_s=60.0, timeout_s=60.0))
-    author.server._beat_s = 0.01
-    written = [await zones.chunk(author) for _ in range(6)]
-    author.serving.clear()
-    reads = [asyncio.ensure_future(other.reader.read(slices[0])) for slices in written]
-    await until(lambda: sum(read.done() for read in reads) == 3)
-    assert (other.gets, other.near.stats.failed) == (3, 3), "one is asked, two wait, the bucket has the rest"
-    assert not other.near.standings.resting(author.address)
-    author.serving.set()
-    for read, slices in zip(reads, written, strict=True):
-        check(await read, slices[0])
-    assert other.gets == 3
-
-
-async def test_a_job_that_reads_many_small_chunks_at_once_asks_their_author_only(zones: Zones) -> None:
-    author, other = await zones.add("a"), await zones.add("a")
-    written = [(await zones.chunk(author))[0] for _ in range(300)]
-    for read, wanted in zip(await other.reader.read_many(written), written, strict=True):
-        check(read, wanted)
-    assert (other.gets, other.near.stats.failed) == (0, 0)
 
 
 async def test_what_fails_many_times_is_told_once(zones: Zones) -> None:

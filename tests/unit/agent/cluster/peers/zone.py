@@ -13,7 +13,7 @@ from coordination.clock import SystemClock
 from coordination.commands import CommitChunk, RegisterAgent
 from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.adapters.memory import MemoryStore
-from objectstore.batch import NewRecord, build, peek
+from objectstore.batch import NewRecord, build, peek, records
 from objectstore.chunk import ChunkWriter
 from objectstore.faulty import FaultyStore
 from objectstore.naming import ChunkId, SliceRef, chunk_key
@@ -147,3 +147,11 @@ class Zones:
     async def stop(self) -> None:
         for member in self.members:
             await member.stop()
+
+
+def check(data: memoryview, wanted: SliceRef) -> None:
+    """Both records are there, as `chunk` wrote them."""
+    found = list(records(data))
+    assert [record.offset for record in found] == [wanted.base_offset, wanted.base_offset + 1]
+    assert found[0].value is not None
+    assert found[0].value.startswith(b"%d-%d-" % wanted.chunk[:2])
