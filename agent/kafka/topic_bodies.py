@@ -1,7 +1,8 @@
 """Topics as Metadata's answer holds them, encoded once: clients ask for the same ones again and again.
 
-A body depends on the version, the client's zone, whether operations are asked for, the brokers of now, and
-the topic's id and number of partitions. What depends on the brokers is dropped when one comes or goes.
+A body depends on the version, the client's zone, whether operations are asked for, the leader epoch, the
+brokers of now, and the topic's id and number of partitions. What depends on the brokers is dropped when one
+comes or goes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Flavour(NamedTuple):
     version: int
     zone: str
     operations: int
+    leader_epoch: int
 
 
 Bodies = dict[bytes, tuple[int, bytes]]  # topic id → (partitions, body)

@@ -394,6 +394,7 @@ class Head(_message.Message):
     SUBJECT_SETTINGS_REVISION_FIELD_NUMBER: _builtins.int
     CLOCK_DOUBT_ROUNDS_FIELD_NUMBER: _builtins.int
     CLOCK_DOUBT_REVISION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     hash: _builtins.bytes
     """rolling hash after `revision`"""
@@ -417,6 +418,8 @@ class Head(_message.Message):
     """most of several agents have been far from it for so many rounds …"""
     clock_doubt_revision: _builtins.int
     """… and this one began here; 0: they are not"""
+    leader_epoch: _builtins.int
+    """of all partitions (coordination/state/leaders.py)"""
     @_builtins.property
     def incarnations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incarnation]: ...
     @_builtins.property
@@ -450,10 +453,11 @@ class Head(_message.Message):
         subject_settings_revision: _builtins.int = ...,
         clock_doubt_rounds: _builtins.int = ...,
         clock_doubt_revision: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_doubt_revision", b"clock_doubt_revision", "clock_doubt_rounds", b"clock_doubt_rounds", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "subject_settings_revision", b"subject_settings_revision", "trimmed_through", b"trimmed_through"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_doubt_revision", b"clock_doubt_revision", "clock_doubt_rounds", b"clock_doubt_rounds", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "leader_epoch", b"leader_epoch", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "subject_settings_revision", b"subject_settings_revision", "trimmed_through", b"trimmed_through"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

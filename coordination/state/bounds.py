@@ -61,6 +61,7 @@ def _kept(message: type[Message], field: str) -> Bounds:
 EXPIRE_MS = _kept(pb.GroupOffsets, "expire_ms")
 DELETED_BYTES = _kept(pb.DeletedTopic, "size_bytes")
 NODE_ID = _kept(pb.Incarnation, "node_id")
+LEADER_EPOCH = _kept(pb.Head, "leader_epoch")
 GENERATION = _kept(pb.ClassicGeneration, "generation")
 CHUNK_NUMBER = _kept(pb.Incarnation, "next_chunk_number")
 HANDLES = _kept(pb.Head, "handles")

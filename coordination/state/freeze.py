@@ -308,6 +308,7 @@ def _head(state: State) -> pb.Head:
         clock_doubt_revision=state.clock_doubt_revision,
         bound_revision=state.bound_revision,
         subject_settings_revision=state.subjects.settings_revision,
+        leader_epoch=state.leader_epoch,
     )
 
 

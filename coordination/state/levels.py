@@ -13,6 +13,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | ExpireProducers names those that expire; of more than a partition, or the cluster (floe.producers.max), remembers the longest idle ones go |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 | 2 | SkipDamaged |
+| 2 | leader epochs grow |
 | 2 | CommitTables |
 | 2 | DeleteTopic of what holds more than 4,096 rows: entries that follow let go of them (leaving.py) |
 | 2 | each partition remembers from which offset on its topic was bound to which schemas; BindSchema is refused where a partition could have more than 1,024 such spans |
@@ -45,6 +46,7 @@ from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Table
 TRANSACTIONS = 2  # the level from which on there are transactions
 TABLE_TOPIC_IDS = 2  # and tables are tied to a topic's id
 JUDGED_BATCHES = 2  # and a batch is refused that was judged before its topic was bound anew
+LEADER_EPOCHS = 2  # and leader epochs grow, where they were 0
 AGREED_TIME = 2  # and time is what most agents say, not what the author of an entry says
 NAMES_OF_ONE_REQUEST = 2  # and names are compared with those from before the request only
 TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any more

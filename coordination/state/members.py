@@ -20,6 +20,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.state import bounds, multipart
 from coordination.state.data import StateData
+from coordination.state.leaders import chosen_anew
 from coordination.state.levels import TOLD_PACE
 from coordination.state.types import (
     BACKGROUND,
@@ -59,18 +60,19 @@ def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
     author.registered_revision = at.revision
     author.feature_min, author.feature_max = message.feature_min, message.feature_max
     state.incarnations[author.incarnation] = state.live[author.incarnation] = author
-    state.brokers[node_id] = Broker(
-        node_id,
-        message.name,
-        author.incarnation,
-        tuple(Endpoint(listener.name, listener.host, listener.port) for listener in message.listeners),
-        message.zone,
-        message.http_address,
-        message.version,
-        tuple(message.roles) or ROLES,
-        message.peer_address,
-        not message.joining,
-    )
+    with chosen_anew(state):
+        state.brokers[node_id] = Broker(
+            node_id,
+            message.name,
+            author.incarnation,
+            tuple(Endpoint(listener.name, listener.host, listener.port) for listener in message.listeners),
+            message.zone,
+            message.http_address,
+            message.version,
+            tuple(message.roles) or ROLES,
+            message.peer_address,
+            not message.joining,
+        )
     return Done(node_id)
 
 
@@ -164,7 +166,8 @@ def enter_metadata(state: StateData, message: EnterMetadata, at: At) -> Result:
     broker = state.brokers.get(at.author.node_id)
     if broker is None or broker.incarnation != at.author.incarnation:
         return Refused(Code.BROKER_ID_NOT_REGISTERED, f"agent {at.author.name!r} has left Metadata")
-    state.brokers[broker.node_id] = replace(broker, named=True)
+    with chosen_anew(state):
+        state.brokers[broker.node_id] = replace(broker, named=True)
     return Done()
 
 
@@ -186,7 +189,8 @@ def judge_agent(state: StateData, message: JudgeAgent, at: At) -> Result:
             return Refused(
                 Code.INVALID_UPDATE_VERSION, f"{known.name!r} was heard since entry {message.heard}"
             )
-    state.brokers[broker.node_id] = replace(broker, unwell=message.unwell)
+    with chosen_anew(state):
+        state.brokers[broker.node_id] = replace(broker, unwell=message.unwell)
     if message.unwell:
         _drop_claims(state, known)
     return Done()
@@ -206,7 +210,8 @@ def runs_jobs(state: StateData, incarnation: int) -> bool:
 def _drop_broker(state: StateData, incarnation: Incarnation) -> None:
     broker = state.brokers.get(incarnation.node_id)
     if broker is not None and broker.incarnation == incarnation.incarnation:
-        del state.brokers[incarnation.node_id]
+        with chosen_anew(state):
+            del state.brokers[incarnation.node_id]
 
 
 def _drop_claims(state: StateData, incarnation: Incarnation) -> None:

@@ -1,9 +1,9 @@
 """What a restored state must not give out, or answer, as the lost log may have done.
 
 `floe restore cluster` makes a state from a snapshot, archived entries and chunks; what the lost log decided
-behind them is not known, but clients may hold it: producer ids, pairs of transactional ids, ids of schemas.
-None of these may come to mean something else. No command does this: it is done once, to the state of which
-the first snapshot of a new log is made.
+behind them is not known, but clients may hold it: producer ids, pairs of transactional ids, ids of schemas,
+leader epochs. None of these may come to mean something else, or go back. No command does this: it is done
+once, to the state of which the first snapshot of a new log is made.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from coordination.state.transaction_types import Phase
 
 PRODUCER_IDS_PASSED = 1 << 32  # that the lost log may have given out since: far more than it can have
 SCHEMA_IDS_PASSED = 1 << 16
+LEADER_EPOCHS_PASSED = 1 << 16
 
 
 class PositionCut(NamedTuple):
@@ -39,6 +40,7 @@ def settle(state: StateData, highest_producer_id: int) -> list[PositionCut]:
     passed = max(state.next_producer_id, highest_producer_id + 1) + PRODUCER_IDS_PASSED
     state.next_producer_id = min(passed, bounds.PRODUCER_ID_MAX)
     state.next_schema_id = min(state.next_schema_id + SCHEMA_IDS_PASSED, bounds.SCHEMA_ID_MAX)
+    state.leader_epoch = bounds.LEADER_EPOCH.cut(state.leader_epoch + LEADER_EPOCHS_PASSED)
     _new_pairs(state)
     state.snapshots = []  # of the lost log: they are not what the new one is trimmed behind
     state.trimmed_through = state.revision

@@ -137,6 +137,7 @@ class Thaw:
         state.next_producer_id = head.next_producer_id
         state.next_schema_id = head.next_schema_id
         state.next_node_id = head.next_node_id
+        state.leader_epoch = head.leader_epoch
         state.subjects.settings_revision = head.subject_settings_revision
         state.trimmed_through = head.trimmed_through
         for one in head.incarnations:

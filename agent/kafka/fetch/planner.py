@@ -17,7 +17,7 @@ from objectstore.batch import HEADER_BYTES
 from objectstore.naming import SliceRef
 from objectstore.transactions import Aborted
 
-LEADER_EPOCH = 0  # the one leader epoch there is: clients ignore metadata whose epoch goes back
+RECORDS_EPOCH = 0  # the leader epoch of all records: none is ever truncated
 
 _LENGTH = struct.Struct(">i").unpack_from  # batch length, at 8: what follows it
 _LAST_DELTA = struct.Struct(">i").unpack_from  # last offset delta, at 23
@@ -82,14 +82,14 @@ class PartitionView(Protocol):
 class Wanted:
     """One partition of a request. `partition` is None when the topic or partition is unknown.
 
-    `older` plans a merged range where the partition's own slices begin above `offset`; `failure` says why
-    it could not be looked up.
+    `ahead`: who asks has heard of a leader epoch that this agent has not. `older` plans a merged range where
+    the partition's own slices begin above `offset`; `failure` says why it could not be looked up.
     """
 
     partition: PartitionView | None
     offset: int
     bytes_max: int
-    leader_epoch: int = -1
+    ahead: bool = False
     unknown_code: Code = Code.UNKNOWN_TOPIC_OR_PARTITION
     older: SlicePlan | None = None
     failure: Exception | None = None
@@ -196,7 +196,7 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
     partition = want.partition
     if partition is None:
         return Planned(want, want.unknown_code)
-    if want.leader_epoch > LEADER_EPOCH:
+    if want.ahead:
         return Planned(want, Code.UNKNOWN_LEADER_EPOCH)
     planned = Planned(want, Code.NONE, partition.high_watermark, partition.last_stable, partition.log_start)
     if not partition.log_start <= want.offset <= partition.high_watermark:

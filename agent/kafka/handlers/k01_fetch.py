@@ -151,7 +151,8 @@ class _Asked:
                 exchange.place(row, handle)
             if partition is not None and handle in away:
                 offset = partition.high_watermark
-            wanted.append(Wanted(partition, offset, row.bytes_max, row.leader_epoch, code))
+            ahead = row.leader_epoch > state.leader_epoch
+            wanted.append(Wanted(partition, offset, row.bytes_max, ahead, code))
         return wanted
 
 

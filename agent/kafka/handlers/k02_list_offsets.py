@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.kafka.context import Context
-from agent.kafka.fetch.planner import LEADER_EPOCH
+from agent.kafka.fetch.planner import RECORDS_EPOCH
 from agent.kafka.fetch.timestamps import Found, first_at_or_after, highest
 from agent.kafka.handlers.lookup import find_partition
 from agent.net.wire.api import Encoded
@@ -97,7 +97,7 @@ def _known(
     """What is answered without a look at records; None where one is needed."""
     if each.timestamp < 0 and SINCE.get(each.timestamp, version + 1) > version:
         return _error(each, Code.UNSUPPORTED_VERSION)
-    if each.current_leader_epoch > LEADER_EPOCH:
+    if each.current_leader_epoch > ctx.state.leader_epoch:
         return _error(each, Code.UNKNOWN_LEADER_EPOCH)
     partition = find_partition(ctx.state.topics.get(name), each.partition_index)
     if partition is None:
@@ -194,7 +194,7 @@ def _damaged(ctx: Context, partition: Partition, ref: SliceRef, trouble: StoreEr
 
 def _found(each: ListOffsetsPartition, offset: int, timestamp: int = -1) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=each.partition_index, offset=offset, timestamp=timestamp, leader_epoch=LEADER_EPOCH
+        partition_index=each.partition_index, offset=offset, timestamp=timestamp, leader_epoch=RECORDS_EPOCH
     )
 
 

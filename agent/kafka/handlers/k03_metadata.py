@@ -1,13 +1,13 @@
 """Metadata: brokers, topics, partitions and who is named as their leader.
 
 Versions 0 to 13.
-Behaviour: the leader is a hint by rendezvous hash over the live agents of the client's zone (docs/zones.md);
-the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
-whose epoch goes back. An agent that has gone is listed a moment longer than it leads
-(agent/cluster/lingering.py). The controller is a live
-broker of the client's zone; any agent does its work. Topics are answered after a read barrier: a change that
-another agent has acknowledged is seen. One that cannot reach the log answers for topics that it knows
-from what it has, after a quarter of a second: clients find their way to the others by it.
+Behaviour: the leader is a hint by rendezvous hash over the live agents of the client's zone
+(docs/zones.md); the replicas, all in sync, are every zone's leaders. Leader epochs grow with each change of
+leaders (coordination/state/leaders.py): clients ignore metadata whose epoch goes back. An agent that has
+gone is listed a moment longer than it leads (agent/cluster/lingering.py). The controller is a live broker
+of the client's zone; any agent does its work. Topics are answered after a read barrier: a change that
+another agent has acknowledged is seen. One that cannot reach the log answers for topics that it knows from
+what it has, after a quarter of a second: clients find their way to the others by it.
 Topics are created on the way where auto.create.topics.enable and the request allow it. Before version 12
 topics cannot be asked for by id: INVALID_REQUEST.
 Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
@@ -21,7 +21,6 @@ from operator import attrgetter
 
 from agent.cluster.hints import NO_BROKER
 from agent.kafka.context import Context
-from agent.kafka.fetch.planner import LEADER_EPOCH
 from agent.kafka.handlers.lookup import (
     CLUSTER_OPERATIONS,
     NIL_ID,
@@ -71,7 +70,8 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     bodies: list[bytes] | None = None
     for calmly in (True, True, False):  # leaders and brokers of one answer must belong together
-        bodies = await _bodies(ctx, wanted, failures, Flavour(version, ctx.zone, operations), calmly)
+        flavour = Flavour(version, ctx.zone, operations, ctx.state.leader_epoch)
+        bodies = await _bodies(ctx, wanted, failures, flavour, calmly)
         if bodies is not None:
             break
     response = MetadataResponse(cluster_id=ctx.services.config.cluster.name, controller_id=ctx.controller())
@@ -130,7 +130,7 @@ async def _bodies(
         body = kept.get(ready, topic, count)
         made += 1
         if body is None:
-            body = encoded_topic(_topic(topic, count, named, flavour.operations), flavour.version)
+            body = encoded_topic(_topic(topic, count, named, flavour), flavour.version)
             kept.put(flavour, ready, topic, count, body)
             made += count
         bodies.append(body)
@@ -187,20 +187,20 @@ def _missing(each: MetadataRequestTopic, failures: dict[str, Code]) -> MetadataR
 
 
 def _topic(
-    topic: Topic, count: int, named: Callable[[int], tuple[int, ...]], operations: int
+    topic: Topic, count: int, named: Callable[[int], tuple[int, ...]], flavour: Flavour
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            _partition(partition.index, list(named(partition.handle)))
+            _partition(partition.index, list(named(partition.handle)), flavour.leader_epoch)
             for partition in topic.partitions[:count]
         ],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=flavour.operations,
     )
 
 
-def _partition(index: int, replicas: list[int]) -> MetadataResponsePartition:
+def _partition(index: int, replicas: list[int], epoch: int) -> MetadataResponsePartition:
     if not replicas:
-        return MetadataResponsePartition(Code.LEADER_NOT_AVAILABLE, index, NO_BROKER, LEADER_EPOCH)
-    return MetadataResponsePartition(Code.NONE, index, replicas[0], LEADER_EPOCH, replicas, replicas)
+        return MetadataResponsePartition(Code.LEADER_NOT_AVAILABLE, index, NO_BROKER, epoch)
+    return MetadataResponsePartition(Code.NONE, index, replicas[0], epoch, replicas, replicas)

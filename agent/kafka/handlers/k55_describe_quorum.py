@@ -11,7 +11,7 @@ Deviations: who votes is etcd's affair: there are no voters of Kafka's kind and 
 from __future__ import annotations
 
 from agent.kafka.context import Context
-from agent.kafka.fetch.planner import LEADER_EPOCH
+from agent.kafka.fetch.planner import RECORDS_EPOCH
 from agent.net.wire.generated.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -54,7 +54,7 @@ def _partition(ctx: Context, name: str, index: int) -> QuorumPartition:
         partition_index=index,
         error_message="",
         leader_id=leader,
-        leader_epoch=LEADER_EPOCH,
+        leader_epoch=RECORDS_EPOCH,
         high_watermark=end,
         current_voters=[ReplicaState(leader, log_end_offset=end, last_caught_up_timestamp=now)],
         observers=[_observer(ctx, broker) for broker in ctx.brokers() if broker.node_id != leader],

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from agent.cluster.hints import NO_BROKER
 from agent.kafka.context import Context
-from agent.kafka.fetch.planner import LEADER_EPOCH
 from agent.kafka.handlers.lookup import TOPIC_OPERATIONS
 from agent.net.wire.api import Encoded
 from agent.net.wire.generated import describe_topic_partitions
@@ -98,7 +97,7 @@ def _partition(ctx: Context, partition: Partition) -> DescribeTopicPartitionsRes
         error_code=Code.NONE if replicas else Code.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
         leader_id=replicas[0] if replicas else NO_BROKER,
-        leader_epoch=LEADER_EPOCH,
+        leader_epoch=ctx.state.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=replicas,
         eligible_leader_replicas=[],

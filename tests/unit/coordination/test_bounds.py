@@ -115,6 +115,7 @@ ORIGINS: dict[str, Origin] = {
     "Head.next_producer_id": PRODUCER,
     "Head.next_schema_id": Bounded("SCHEMA_ID_MAX"),
     "Head.next_node_id": Bounded("NODE_ID"),
+    "Head.leader_epoch": Bounded("LEADER_EPOCH"),
     "Head.trimmed_through": copied("Trim.through"),
     "Head.clock_ms": Given("an Entry.proposed_ms, or an earlier time, and never below 0"),
     "Head.clock_doubt_revision": REVISION,
@@ -320,6 +321,12 @@ def node_id(script: Script) -> None:
     assert isinstance(script.state.brokers[INT32], Broker)
 
 
+def leader_epoch(script: Script) -> None:
+    script.state.leader_epoch = INT32 - 1
+    assert [script.register(25), script.register(26)] == [Done(3), Done(4)]
+    assert script.state.leader_epoch == INT32
+
+
 def chunk_number(script: Script) -> None:
     for number, taken in ((UINT64, False), (UINT64 - 1, True)):
         result = script.one(A, chunk(number, (0, 1)))
@@ -429,7 +436,7 @@ REACHED: dict[str, Callable[[Script], None]] = {
     each.__name__.upper(): each
     for each in (
         *(deleted_bytes, expire_ms, node_id, chunk_number, position, offset_max, handles, generation),
-        *(producer_id_max, schema_id_max),
+        *(producer_id_max, schema_id_max, leader_epoch),
     )
 }
 

@@ -155,7 +155,7 @@ def test_out_of_range_and_unknown_are_marked_so_that_a_barrier_comes_first() -> 
 
 def test_an_epoch_from_the_future_is_refused() -> None:
     view, _ = partition([[(1, 10)]])
-    assert plan_fetch([Wanted(view, 0, 100, leader_epoch=1)], 100, False).partitions[0].code == (
+    assert plan_fetch([Wanted(view, 0, 100, ahead=True)], 100, False).partitions[0].code == (
         Code.UNKNOWN_LEADER_EPOCH
     )
 

@@ -216,7 +216,7 @@ async def test_metadata_names_listed_brokers_only(agent: Agent, version: int) ->
     if version >= 2:
         assert answer.cluster_id == "floe"
     if version >= 7:
-        assert {part.leader_epoch for part in partitions} == {0}
+        assert {part.leader_epoch for part in partitions} == {agent.services.replica.state.leader_epoch}
 
 
 async def test_two_agents_name_the_same_leaders_and_share_the_work(start: StartAgent) -> None:
@@ -481,9 +481,10 @@ async def test_leader_epochs_end_at_the_high_watermark(agent: Agent) -> None:
         answer = (await agent.call("OffsetForLeaderEpoch", request, 4)).topics[0].partitions[0]
         return answer.error_code, answer.leader_epoch, answer.end_offset
 
-    assert await end(0) == (0, 0, 2)
-    assert await end(1) == (0, -1, -1)
-    assert await end(0, current=1) == (Code.UNKNOWN_LEADER_EPOCH, -1, -1)
+    known = agent.services.replica.state.leader_epoch = 7
+    assert await end(0) == await end(known) == await end(0, current=known - 1) == (0, 0, 2)
+    assert await end(known + 1) == (0, -1, -1)
+    assert await end(0, current=known + 1) == (Code.UNKNOWN_LEADER_EPOCH, -1, -1)
 
 
 async def test_without_the_log_administration_is_retriable(agent: Agent) -> None:

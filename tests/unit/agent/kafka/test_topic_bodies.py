@@ -39,7 +39,7 @@ def test_bodies_make_the_same_answer_as_the_codec(version: int, count: int) -> N
 def test_what_does_not_fit_goes_by_flavour_the_least_used_first() -> None:
     kept = TopicBodies(2 * (ENTRY_BYTES + 10))
     brokers, one = object(), Topic("t", b"t" * 16, {}, 0)
-    flavours = [Flavour(version, "", 0) for version in (11, 12, 13)]
+    flavours = [Flavour(version, "", 0, 0) for version in (11, 12, 13)]
     for flavour in flavours:
         kept.put(flavour, kept.use(flavour, brokers), one, 0, b"x" * 10)
     assert kept.size <= 2 * (ENTRY_BYTES + 10)
@@ -48,7 +48,7 @@ def test_what_does_not_fit_goes_by_flavour_the_least_used_first() -> None:
 
 
 def test_another_set_of_brokers_drops_everything() -> None:
-    kept, one, flavour = TopicBodies(1 << 20), Topic("t", b"t" * 16, {}, 0), Flavour(13, "", 0)
+    kept, one, flavour = TopicBodies(1 << 20), Topic("t", b"t" * 16, {}, 0), Flavour(13, "", 0, 0)
     kept.put(flavour, kept.use(flavour, "then"), one, 0, b"x")
     assert kept.get(kept.use(flavour, "now"), one, 0) is None
     assert kept.size == 0
