@@ -1,6 +1,6 @@
 """Whether native code may be used where it was compiled: everything that it does is there in Python too.
 
-`FLOE_NATIVE=0` in the environment has a process do without: for a look at a difference, and for tests.
+`FLOE_NATIVE=0` in the environment has a process do without: to look at a difference, to test the other way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ import os
 VARIABLE = "FLOE_NATIVE"
 
 
-def allow() -> None:
-    """Raises ImportError where the environment says that no native code is to be used."""
-    if os.environ.get(VARIABLE) == "0":
+def allowed() -> bool:
+    """Whether the environment lets native code be used."""
+    return os.environ.get(VARIABLE) != "0"
+
+
+def ask() -> None:
+    """Raises ImportError where it does not."""
+    if not allowed():
         raise ImportError(f"{VARIABLE} is 0: native code is not used")

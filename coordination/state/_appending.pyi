@@ -11,9 +11,7 @@ def bind(
 ) -> None: ...
 def append_following(
     partitions: list[Partition | None],
-    columns: tuple[
-        list[int], list[int], list[int], list[int], list[int], list[int], list[int], list[int]
-    ],
+    columns: tuple[list[int], list[int], list[int], list[int], list[int], list[int], list[int], list[int]],
     place: int,
     position: int,
     before: Partition | None,

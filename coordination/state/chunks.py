@@ -24,7 +24,7 @@ from objectstore import native
 from objectstore.naming import ChunkId
 
 Rows = Iterable[tuple[int, int, int, int, int, int, int, int]]
-Lists = tuple[list[int], list[int], list[int], list[int]]
+Said = tuple[list[int], list[int], list[int], list[int], list[int], list[int], list[int]]
 Columns = tuple[list[int], list[int], list[int], list[int], list[int], list[int], list[int], list[int]]
 Partitions = list[Partition | None] | dict[int, Partition | None]
 
@@ -37,11 +37,11 @@ REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's 
 
 _following: Any = None
 try:
-    native.allow()
+    native.ask()
     from coordination.state import _appending
 
     _appending.bind(Partition, ProducerEntry, SliceIndex, bounds.OFFSET_MAX, REMEMBERED)
-except ImportError:  # nobody compiled it where this was installed, or it is off: `_append` does the same, at its price
+except ImportError:  # nobody compiled it here, or it is off: `_append` does the same, at its price
     pass
 else:
     _following = _appending.append_following
@@ -63,34 +63,36 @@ class _Walk:
 
 def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
     """Give the chunk's batches their offsets. Refused whole when malformed or out of the author's order."""
-    handles = message.partition[:]  # lists, once: what protobuf iterates over is slow, and is gone over often
-    batches = handles, message.length[:], message.offsets[:], message.max_timestamp_ms[:]
-    transaction = message.transaction if state.feature_level >= TRANSACTIONS else ()
+    columns = _columns(message)
+    handles, number = columns[0], message.number
+    transaction = message.transaction[:] if state.feature_level >= TRANSACTIONS else []
     leaders = message.companion_of if state.feature_level >= COMPANIONS else ()
-    refusal = _malformed(message, batches, len(state.partitions), transaction) or _out_of_order(message, at)
+    refusal = _malformed(message, columns, len(state.partitions), transaction)
+    if not refusal and number < at.author.next_chunk_number:
+        refusal = f"number below {at.author.next_chunk_number}, which this incarnation has passed"
+    refusal = f"chunk {number}: {refusal}" if refusal else None
     refusal = refusal or (companions.malformed(message, handles, transaction) if leaders else None)
     if refusal:
         return Refused(Code.INVALID_REQUEST, refusal)
-    at.author.next_chunk_number = message.number + 1
-    columns = _columns(message, batches, transaction)
+    at.author.next_chunk_number = number + 1
     late = _bound_since(state, message.judged_revision, handles)
     if leaders:
         late |= companions.held_up(state, message, handles, late)
     partitions = {h: None if h in late else state.partitions[h] for h in handles} if late else None
     answer = ChunkCommitted([0] * len(handles), [])
-    walk = _Walk(message.first_position)
+    walk, rows = _Walk(message.first_position), (*columns, transaction or [0] * len(handles))
     if leaders:
-        _append_apart(state, partitions or state.partitions, columns, walk, at, answer, leaders)
+        _append_apart(state, partitions or state.partitions, rows, walk, at, answer, leaders)
     elif partitions or _following is None:
-        _append(state, partitions or state.partitions, zip(*columns, strict=True), walk, at, answer)
+        _append(state, partitions or state.partitions, zip(*rows, strict=True), walk, at, answer)
     else:
-        _append_natively(state, columns, walk, at, answer)
+        _append_natively(state, rows, walk, at, answer)
     references = walk.rows
     for place in [place for place, handle in enumerate(handles) if handle in late] if late else ():
         answer.errors[place] = BOUND_ANEW
     if leaders:
         references += companions.append(state, message, transaction, at, answer)
-    state.chunks.add(ChunkId(at.author.incarnation, message.number), references, at.now_ms)
+    state.chunks.add(ChunkId(at.author.incarnation, number), references, at.now_ms)
     at.touched += handles
     return answer
 
@@ -103,20 +105,17 @@ def _bound_since(state: StateData, judged_revision: int, handles: Sequence[int])
     return {h: None for h, one in known if one is not None and one.topic.bound_revision > judged_revision}
 
 
-def _columns(message: CommitChunk, batches: Lists, transaction: Sequence[int]) -> Columns:
-    """The chunk's columns, all of one length; what it does not say is filled up."""
-    count = len(batches[0])
-    parts = list(transaction) or [0] * count
-    if not message.producer_id:
-        none = [-1] * count
-        return *batches, none, none, none, parts
-    return *batches, message.producer_id[:], message.producer_epoch[:], message.base_sequence[:], parts
+def _columns(message: CommitChunk) -> Said:
+    """What the chunk says by batch, as lists, once: protobuf's own are slow, and are gone over often."""
+    batches = message.partition[:], message.length[:], message.offsets[:], message.max_timestamp_ms[:]
+    if producers := message.producer_id[:]:
+        return *batches, producers, message.producer_epoch[:], message.base_sequence[:]
+    none = [-1] * len(batches[0])
+    return *batches, none, none, none
 
 
-def _append_natively(
-    state: StateData, columns: Columns, walk: _Walk, at: At, answer: ChunkCommitted
-) -> None:
-    """As `_append`, natively, but for the batches on which it has to decide: more at a time where there are many."""
+def _append_natively(state: StateData, columns: Columns, walk: _Walk, at: At, answer: ChunkCommitted) -> None:
+    """As `_append`, natively, but for batches that need a decision: twice as many each time it is called."""
     place, by_hand, count = 0, 1, len(columns[0])
     while True:
         place, walk.position, walk.before, written = _following(
@@ -205,35 +204,26 @@ def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
     answer.base_offsets.append(base_offset)
 
 
-def _malformed(message: CommitChunk, batches: Lists, known: int, transaction: Sequence[int]) -> str | None:
-    handles, lengths, offsets, newest = batches
+def _malformed(message: CommitChunk, columns: Said, known: int, transaction: Sequence[int]) -> str | None:
+    handles, lengths, offsets, newest, producers, epochs, sequences = columns
     count = len(handles)
     if not count or not count == len(lengths) == len(offsets) == len(newest):
-        return f"chunk {message.number}: columns of different lengths or none ({count} partitions)"
-    if message.producer_id:
-        columns = (message.producer_id, message.producer_epoch, message.base_sequence)
-        if not count == len(columns[0]) == len(columns[1]) == len(columns[2]):
-            return f"chunk {message.number}: producer columns do not have {count} elements"
+        return f"columns of different lengths or none ({count} partitions)"
+    if not count == len(producers) == len(epochs) == len(sequences):
+        return f"producer columns do not have {count} elements"
     if max(handles) >= known:
-        return f"chunk {message.number}: partition handle {max(handles)} was never given (next: {known})"
+        return f"partition handle {max(handles)} was never given (next: {known})"
     if 0 in offsets:
-        return f"chunk {message.number}: a batch without offsets"
+        return "a batch without offsets"
     if transaction and (len(transaction) != count or not message.producer_id or max(transaction) > 2):
-        return f"chunk {message.number}: the transaction column does not fit {count} batches with producers"
+        return f"the transaction column does not fit {count} batches with producers"
     if not bounds.CHUNK_NUMBER.hold(message.number + 1):
-        return f"chunk {message.number}: nothing could come after the highest number there is"
+        return "nothing could come after the highest number there is"
     end = message.first_position + sum(lengths)
     if not bounds.POSITION.hold(end):
-        return f"chunk {message.number}: batches end at {end}, no row holds more than {bounds.POSITION.high}"
+        return f"batches end at {end}, no row holds more than {bounds.POSITION.high}"
     if end > message.size:
-        return f"chunk {message.number}: batches end at {end}, beyond the object's {message.size} bytes"
-    return None
-
-
-def _out_of_order(message: CommitChunk, at: At) -> str | None:
-    expected = at.author.next_chunk_number
-    if message.number < expected:
-        return f"chunk {message.number}: number below {expected}, which this incarnation has passed"
+        return f"batches end at {end}, beyond the object's {message.size} bytes"
     return None
 
 
