@@ -17,6 +17,7 @@ from agent.http.page import render
 from agent.http.parts import Parts
 from agent.http.subjects import size, subjects
 from agent.http.tables import tables, tables_not_made
+from agent.telemetry.native import in_use
 from agent.version import VERSION
 from objectstore.tasks import DEFECTS
 
@@ -59,6 +60,7 @@ class StatusRoutes:
         reasons = parts.health.reasons()
         return {
             "version": VERSION,
+            "native": in_use(),
             "cluster": parts.config.cluster.name,
             "agent": parts.config.agent_name,
             "node_id": parts.replica.node_id,
