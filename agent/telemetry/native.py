@@ -17,5 +17,5 @@ def in_use() -> str:
 
 
 def build_facts() -> dict[str, str]:
-    """What `floe_build_info` says."""
+    """What `floe_build_info` and `/status` say."""
     return {"version": VERSION, "native": in_use()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,15 +21,14 @@ from coordination.commands import (
 )
 from coordination.log import LogEntry
 from coordination.snapshot import encode
-from coordination.state import Applied, State, chunks
+from coordination.state import Applied, State
 from coordination.state.bounds import OFFSET_MAX
+from tests.equipment.appending import WALKS, appending
 from tests.property.malformed import Spoiler
 from tests.unit.coordination.kit import A, B, Script
 from tests.unit.coordination.reflect import plain
 
-WALKS: list[Any] = [chunks._following] if chunks.NATIVE else []
-"""The native walk, where it was compiled."""
-natively = pytest.mark.parametrize("walk", WALKS, ids=["native"] * len(WALKS))
+natively = pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 
 HIGH, LONG, MAX = (1 << 63) - 1, (1 << 32) - 1, 1 << 31
 SCHEMA = FileDescriptorSet(
@@ -56,16 +53,6 @@ OTHER = st.sampled_from(
 HISTORY = st.lists(st.one_of(CHUNK, CHUNK, CHUNK, OTHER), min_size=1, max_size=25)
 
 
-@contextmanager
-def way(walk: Any) -> Iterator[None]:
-    """Batches are appended with this walk; None: by chunks.py alone."""
-    before, chunks._following = chunks._following, walk
-    try:
-        yield
-    finally:
-        chunks._following = before
-
-
 class Both(Script):
     """A log whose entries are applied both ways, and compared after each."""
 
@@ -82,13 +69,13 @@ class Both(Script):
     def entry(self, author: int, messages: Any, applied: int = 0) -> LogEntry:
         """The author's next entry, applied natively."""
         made = super().entry(author, messages, applied)
-        with way(self.walk):
+        with appending(self.walk):
             self.other = self.native.apply(made)
         return made
 
     def apply(self, author: int, *messages: Any, applied: int = 0) -> Applied:
         """Append an entry and apply it both ways."""
-        with way(None):
+        with appending(None):
             oracle = super().apply(author, *messages, applied=applied)
         assert self.other == oracle
         assert self.native.digest == self.state.digest
@@ -186,7 +173,7 @@ def test_the_same_chunks_make_the_same_state(walk: Any, history: list[Any]) -> N
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_spoilt_entries_make_the_same_state(walk: Any, seed: int) -> None:
     """Of all commands, of which half are malformed."""
-    with way(None):
+    with appending(None):
         spoiler = Spoiler(seed, level=2)
         spoiler.write(60)
         hashes = []
@@ -194,7 +181,7 @@ def test_spoilt_entries_make_the_same_state(walk: Any, seed: int) -> None:
             spoiler.spoilt()
             hashes.append(spoiler.state.digest)
     native = State()
-    with way(walk):
+    with appending(walk):
         for entry in spoiler.entries[: -len(hashes)]:
             native.apply(entry)
         for entry, digest in zip(spoiler.entries[-len(hashes) :], hashes, strict=True):

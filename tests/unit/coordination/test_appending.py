@@ -21,11 +21,11 @@ from coordination.state.chunk_table import ChunkTable
 from coordination.state.slices import ROW, SliceIndex
 from coordination.state.types import Partition, ProducerEntry, Topic
 from objectstore import native
+from tests.equipment.appending import WALKS
 
 LONG, HIGH = (1 << 32) - 1, (1 << 63) - 1
 SOURCE = Path(chunks.__file__).with_name("_appending.c")
-WALKS: list[Any] = [chunks._following] if chunks.NATIVE else []
-natively = pytest.mark.parametrize("walk", WALKS, ids=["native"] * len(WALKS))
+natively = pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 OF_THE_COMPILER = {"memmove", "memcpy", "__stack_chk_fail", "__cxa_finalize", "__gmon_start__"}
 NOT_OF_APPLY = re.compile("PyRun_|PyImport_|PySys_|PyFile_|PyOS_|Time|Hash|Random|Eval_")
 
