@@ -165,6 +165,26 @@ def test_what_a_producer_is_remembered_by_grows_up_to_five_batches(walk: Any, he
 
 
 @natively
+def test_sequences_wrap_at_their_end(walk: Any) -> None:
+    rig = Rig()
+    rig.entry.last_sequence = (1 << 31) - 5
+    told = rig.walk(walk, (0, 1, 10, 1, 7, 0, (1 << 31) - 4, 0), (0, 1, 1, 1, 7, 0, 6, 0))
+    assert told[0] == 2
+    assert rig.entry.last_sequence == 6
+    rig.entry.last_sequence = (1 << 31) - 1
+    assert rig.walk(walk, (0, 1, 10, 1, 7, 0, 0, 0))[0] == 1
+    assert rig.entry.last_sequence == 9
+
+
+@natively
+@pytest.mark.parametrize("position", [-1, LONG + 1, HIGH])
+def test_a_position_that_no_row_holds_is_left_alone(walk: Any, position: int) -> None:
+    rig = Rig()
+    assert rig.walk(walk, PLAIN, position=position) == (0, position, None, 0)
+    assert rig.untouched()
+
+
+@natively
 def test_rows_that_somebody_reads_are_not_moved(walk: Any) -> None:
     rig = Rig()
     rig.partition.slices.rows += bytes(32)
