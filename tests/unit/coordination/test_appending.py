@@ -229,9 +229,9 @@ def test_classes_are_learnt_or_refused(walk: Any) -> None:
         (Partition, *known, None),
     ):
         with pytest.raises((TypeError, ValueError)):
-            _appending.bind(*given)  # type: ignore[arg-type]
+            _appending.bind(*given)  # type: ignore[arg-type]  # that is what is tried
     with pytest.raises(AttributeError):
-        _appending.bind(Odd, *known, 10)  # type: ignore[arg-type]
+        _appending.bind(Odd, *known, 10)  # type: ignore[arg-type]  # likewise
     _appending.bind(Partition, *known, chunks.REMEMBERED)
     assert Rig().walk(walk, FOLLOWS)[0] == 1
 
