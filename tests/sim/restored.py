@@ -88,7 +88,9 @@ async def play(world: World) -> list[Finding]:
     findings += await _served(world.agents)
     if not findings:
         findings += _judged(before, await _found(world, world.agents[0]))
-        findings += await audit(world.agents, world.objects, world.ledger, world.witness.truths)
+        witness = world.witness
+        was_start = witness.mortal.was_start
+        findings += await audit(world.agents, world.objects, world.ledger, witness.truths, was_start)
     return findings
 
 

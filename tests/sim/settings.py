@@ -35,7 +35,7 @@ CLUSTER = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 NEWEST = {"floe.delete.retention.ms": "6000", "floe.records.grace.ms": "4000"}
-"""What clusters of the newest level have besides: deleted topics and records come back, or go, within a run."""
+"""What those of the newest level have besides: deleted topics and records come back, or go, within a run."""
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1500"}
 SHORT_RETENTION = {"retention.bytes": "3000", "floe.table.retention": "follow"}
 

@@ -185,11 +185,12 @@ def test_records_of_an_open_transaction_are_not_merged_and_come_back_when_it_has
     script, partition = graceful()
     producer = Producer(script, A, "x")
     producer.init()
-    assert producer.send(0, 2) == (0, 6)
+    assert [producer.send(0), producer.send(0)] == [(0, 6), (0, 7)]
     move(script, 7)
     assert (partition.last_stable, partition.settled) == (7, 6)
-    refused = script.one(A, swap(script.state, 0, 1, 8))
+    refused = script.one(A, swap(script.state, 0, 1, 7))
     assert isinstance(refused, Refused), "it may be aborted, and merged ranges have nothing of that"
+    assert script.one(A, swap(script.state, 0, 1, 6)) == Done()
     back = script.one(A, UndeleteRecords(partition=[0], offset=[6]))
     assert isinstance(back, Refused), "the last stable offset never goes back"
     assert back.code is Code.CONCURRENT_TRANSACTIONS
