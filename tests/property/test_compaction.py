@@ -180,6 +180,7 @@ ALL_GONE = [  # nothing stays of the only segment
 WRITES_B = ("write", [(b"b", False)], Compression.NONE)
 FORGOTTEN = [  # the tombstone of a record that is held goes: it must have taken that with it
     ("write", [(b"a", False)], Compression.NONE),
+    ("compact", 8),
     ("write", [(b"a", True)], Compression.NONE),
     WRITES_B,
     ("move start", 1),

@@ -18,7 +18,7 @@ import pytest
 from agent.background.collection import make_collector, make_merged_collector
 from agent.background.rewriting.merging.merge import Parts
 from agent.background.rewriting.worker import Corrupt
-from coordination.commands import AlterTopicConfigs, MoveLogStart, PurgeRecords, UndeleteRecords
+from coordination.commands import MoveLogStart, PurgeRecords, UndeleteRecords
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.memory_server import MemoryServer
@@ -205,16 +205,12 @@ async def test_what_is_read_is_what_was_written(seed: int, grace: bool) -> None:
     agents = [await start_agent(server, store, name, **small) for name in ("a", "b")]
     try:
         play = Play(seed, agents, store)
-        await create(agents[0], partitions=1)
+        await create(agents[0], partitions=1, floe_records_grace_ms=str(3_600_000 * grace))
         await agents[1].services.replica.barrier()
         for _ in range(5):
             await play.write()
-        steps = (play.write, play.write, play.merge, play.merge, play.move_start, play.collect)
-        if grace:
-            change_of = AlterTopicConfigs.Change(name=held.GRACE, value="3600000")
-            alter = AlterTopicConfigs(topic="t", changes=[change_of])
-            assert await agents[0].services.replica.propose(alter) == Done()
-            steps = (*steps, play.move_start, play.bring_back, play.bring_back)
+        more = (play.move_start, play.bring_back, play.bring_back) if grace else ()
+        steps = (play.write, play.write, play.merge, play.merge, play.move_start, play.collect, *more)
 
         async def change() -> None:
             for _ in range(ROUNDS):

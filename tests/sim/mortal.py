@@ -104,7 +104,8 @@ class Arrivals:
 
     def _moved(self, message: Any, result: Done) -> None:
         """Log starts moved, also where the agent that was asked gave it up."""
-        starts = dict(zip(message.partition, result.value, strict=True))  # type: ignore[call-overload]
+        assert isinstance(result.value, tuple), "the log start of each"
+        starts = dict(zip(message.partition, result.value, strict=True))
         if self.handle in starts:
             self._present.append(_Asked(before=starts[self.handle]))
 
