@@ -157,7 +157,7 @@ _TABLE: tuple[TopicConfig, ...] = (
                 pattern=_TABLE_NAME, in_effect=True),
     TopicConfig("floe.table.retention", _S, "keep",
                 "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log "
-                "start go too, by whole files.",
+                "start go too, by whole files, once their records cannot come back.",
                 choices=("keep", "follow"), broker_name="floe.table.retention", in_effect=True),
     TopicConfig("floe.table.history.ms", _L, "86400000",
                 "For how long each snapshot of the table stays, ms: a stream that stood still for no longer "
