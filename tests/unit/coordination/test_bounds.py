@@ -231,6 +231,8 @@ ORIGINS: dict[str, Origin] = {
     "SkippedRange.start": copied("SkipDamaged.start"),
     "SkippedRange.end": copied("SkipDamaged.end"),
     "SkippedRange.since_ms": STAMP,
+    **dict.fromkeys(("HeldRange.start", "HeldRange.end"), OFFSET),
+    "HeldRange.until_ms": Bounded("EXPIRE_MS"),
     "Tail.sections": Counted("sections of one snapshot"),
     "DeletedTopic.deleted_ms": STAMP,
     "DeletedTopic.until_ms": Bounded("EXPIRE_MS"),
