@@ -59,6 +59,7 @@ from agent.telemetry.exporting import Exporting
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.native import build_facts
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
 from agent.telemetry.shadow import Shadow
@@ -175,7 +176,7 @@ class App:
 
     def _tracing(self) -> Traces:
         """What requests and commits tell of their time, for a collector. Raises ConfigError."""
-        self.metrics.build.info({"version": VERSION})
+        self.metrics.build.info(build_facts())
         config, now = self.config.traces, asyncio.get_running_loop().time
         traces = Traces(config, self.clock, self.metrics, now)
         if traces.on:

@@ -138,6 +138,11 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "For how long the topic is kept when it is deleted, ms; meanwhile floe topic undelete brings "
                 "it back. 0: not at all. What counts is set when it is deleted.", 0, 90 * 24 * HOUR_MS,
                 broker_name="floe.delete.retention.ms", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.records.grace.ms", _L, "0",
+                "For how long records that retention or DeleteRecords took stay in the bucket, ms; meanwhile "
+                "floe topic undelete-records brings them back. 0: not at all. What counts is set when they "
+                "go.", 0, 90 * 24 * HOUR_MS,
+                broker_name="floe.records.grace.ms", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.delete.protection", _B, "false",
                 "Whether DeleteTopics of the topic is refused (POLICY_VIOLATION).",
                 broker_name="floe.delete.protection", in_effect=True, known_from=NEW_CONFIGS),
@@ -152,7 +157,7 @@ _TABLE: tuple[TopicConfig, ...] = (
                 pattern=_TABLE_NAME, in_effect=True),
     TopicConfig("floe.table.retention", _S, "keep",
                 "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log "
-                "start go too, by whole files.",
+                "start go too, by whole files, once their records cannot come back.",
                 choices=("keep", "follow"), broker_name="floe.table.retention", in_effect=True),
     TopicConfig("floe.table.history.ms", _L, "86400000",
                 "For how long each snapshot of the table stays, ms: a stream that stood still for no longer "

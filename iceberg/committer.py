@@ -185,7 +185,7 @@ class Committer:
         if work is None:
             return 0
         topic, incarnation = work.topic, self._parts.replica.incarnation
-        starts = [partition.log_start for partition in topic.partitions]
+        starts = [partition.held_start for partition in topic.partitions]
         if starts == self._followed:
             return 0
         await self._steps.before("find-old-files")
@@ -194,7 +194,11 @@ class Committer:
             after, removed = found
             await self._move_pointer(work, after.location, incarnation)
             await self._remember(work.head, after)
-            _logger.info("topic %s: %d rows below the log start left the table", topic.name, removed.rows)
+            _logger.info(
+                "topic %s: %d rows of records that left the log for good left the table",
+                topic.name,
+                removed.rows,
+            )
         self._followed = starts
         return found[1].rows if found is not None else 0
 

@@ -21,14 +21,18 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
 
+from objectstore import native
 from objectstore.compression import CannotDecompress, Compression, compress, decompress
 
 Buffer = bytes | bytearray | memoryview
 _Look = Callable[[Buffer, int, int, bool], str | None]
 
 try:
+    native.ask()
     from objectstore._frames import look
-except ImportError:  # nobody compiled it where this was installed: the codec does the same, at its price
+except (
+    ImportError
+):  # nobody compiled it where this was installed, or it is off: the codec does the same, at its price
     _look: _Look | None = None
 else:
     _look = look

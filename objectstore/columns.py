@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import compress, islice
 from typing import Self
 
+from objectstore import native
 from objectstore.batch import (
     DECODED_BYTES_MAX,
     HEADER_BYTES,
@@ -31,6 +32,7 @@ _Walk = Callable[[Buffer, int, int, int, int, int], _Told | None]
 _Pass = Callable[[Buffer, int, int, int], tuple[int, int] | None]
 
 try:
+    native.ask()
     from objectstore._frames import columns as walk
     from objectstore._frames import passed as passing
 except ImportError:  # nobody compiled it where this was installed, or it was compiled before there was this

@@ -62,8 +62,8 @@ class SlicePlan(Protocol):
 class Tail(SlicePlan, Protocol):
     """The rows of a partition that are not merged (coordination.state.slices)."""
 
-    def by_timestamp(self, timestamp_ms: int) -> SliceRef | None: ...
-    def max_timestamp(self) -> SliceRef | None: ...
+    def by_timestamp(self, timestamp_ms: int, start: int) -> SliceRef | None: ...
+    def max_timestamp(self, start: int) -> SliceRef | None: ...
 
 
 class Partition(Protocol):
@@ -253,12 +253,12 @@ class MergedRanges:
         for _ in range(SWAPS_MET_MAX):
             merged = partition.merged
             if merged is None or merged.max_timestamp_ms < timestamp_ms:
-                return partition.slices.by_timestamp(timestamp_ms)
+                return partition.slices.by_timestamp(timestamp_ms, partition.log_start)
             found = await self._by_timestamp(merged.manifest, timestamp_ms, partition.log_start)
             if found is not None:
                 return found
             if partition.merged is merged:
-                return partition.slices.by_timestamp(timestamp_ms)
+                return partition.slices.by_timestamp(timestamp_ms, partition.log_start)
         raise StoreError(f"its manifest moved {SWAPS_MET_MAX} times while it was looked at: ask again")
 
     async def max_timestamp(self, partition: Partition) -> SliceRef | None:
@@ -267,12 +267,12 @@ class MergedRanges:
         Raises ChunkMissing, DamagedIndex and what the store raises.
         """
         for _ in range(SWAPS_MET_MAX):
-            merged, newest = partition.merged, partition.slices.max_timestamp()
+            merged, newest = partition.merged, partition.slices.max_timestamp(partition.log_start)
             if merged is None or (newest and newest.max_timestamp_ms > merged.max_timestamp_ms):
                 return newest
             found = await self._max_timestamp(merged.manifest, partition.log_start)
             if partition.merged is merged:
-                newest = partition.slices.max_timestamp()
+                newest = partition.slices.max_timestamp(partition.log_start)
                 if found is None or (newest and newest.max_timestamp_ms > found.max_timestamp_ms):
                     return newest
                 return found

@@ -20,6 +20,8 @@ class Partition(merged.Partition, Protocol):
     """A partition of the state as far as it is looked through."""
 
     @property
+    def held_start(self) -> int: ...
+    @property
     def high_watermark(self) -> int: ...
 
 
@@ -60,13 +62,13 @@ class Verification:
 
         Raises what the store, `look` and `catch_up` raise.
         """
-        start = end = max(start, self._look().log_start)
+        start = end = max(start, self._look().held_start)
         damaged: list[Damaged] = []
         left = bytes_max
         try:
             while left > 0 and len(damaged) < DAMAGED_MAX:
                 partition = self._look()
-                end = max(end, partition.log_start)
+                end = max(end, partition.held_start)
                 if end >= partition.high_watermark:
                     break
                 try:

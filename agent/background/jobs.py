@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.background.catalogs import late_of, publishers_of
 from agent.background.collection import Collection, grace_of, make_collector, make_merged_collector
 from agent.background.expiry.positions import OffsetExpiry
+from agent.background.expiry.records import RecordsPurge
 from agent.background.expiry.topics import TopicPurge
 from agent.background.expiry.transactions import TransactionTimeouts
 from agent.background.group_lag import GroupLags
@@ -99,6 +100,7 @@ class Background:
             LogRetention(replica, merged, clock, metrics),
             TransactionTimeouts(replica, clock),
             TopicPurge(replica, clock),
+            RecordsPurge(replica, clock),
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
             *self.publishers,
         ]

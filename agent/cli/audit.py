@@ -314,13 +314,15 @@ def audited(given: Auditing, spark: SparkSession, own: str, folder: Path) -> Ver
         raise Failure(Status.FAILED, f"the audit could not be made: {text}") from error
 
 
-def started(given: Auditing, scratch: Path) -> SparkSession:
-    """A Spark with Floe's catalog. Raises Failure."""
+def started(given: Auditing, scratch: Path, *, stays: bool = False) -> SparkSession:
+    """A Spark with Floe's catalog; one that `stays` is for many audits. Raises Failure."""
     from iceberg.spark.session import CATALOG
     from iceberg.spark.session import session as spark_session
+    from iceberg.spark.steady import STAYING
 
     remarks().print("starting Spark …", style="dim")
     who = opening.header(given.http)
+    asking = {f"spark.sql.catalog.{CATALOG}.header.Authorization": who} if who else {}
     try:
         return spark_session(
             f"{given.http.rstrip('/')}/iceberg",
@@ -330,7 +332,7 @@ def started(given: Auditing, scratch: Path) -> SparkSession:
             s3=given.s3,
             cores=given.cores,
             driver_memory_mib=given.memory_mib,
-            settings={f"spark.sql.catalog.{CATALOG}.header.Authorization": who} if who else None,
+            settings={**(STAYING if stays else {}), **asking},
         )
     except Exception as error:  # pyspark tells a missing Java in many ways
         raise Failure(Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17") from None

@@ -88,7 +88,7 @@ class Continuous:
         """
         agent_http.ask(self._given.http, "/status.json")  # before Spark takes its time
         with tempfile.TemporaryDirectory(prefix="floe-audit-", dir=self._given.scratch) as folder:
-            spark = started(self._given, Path(folder))
+            spark = started(self._given, Path(folder), stays=True)
             for number in (signal.SIGTERM, signal.SIGINT):  # Spark's own, at Ctrl-C, would be an error
                 signal.signal(number, lambda *_: self._stop.set())
             try:

@@ -30,9 +30,9 @@ def listed(http: str, output: Form) -> None:
             each["topic_id"],
             each["partitions"],
             each["size_bytes"],
-            _moment(each["deleted_ms"]),
+            moment(each["deleted_ms"]),
             each["by"] or "-",
-            _moment(each["until_ms"]),
+            moment(each["until_ms"]),
         )
         for each in found
     ]
@@ -63,5 +63,6 @@ def purge(topic: DeletedName, http: Http = HTTP_DEFAULT, output: Output = Form.T
         results().print(f"let go of {told}: their objects go with the next collections")
 
 
-def _moment(stamp_ms: int) -> str:
+def moment(stamp_ms: int) -> str:
+    """A stamp for people, in UTC."""
     return datetime.fromtimestamp(stamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

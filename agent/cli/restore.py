@@ -112,6 +112,12 @@ def topic(
             "--with-table", help="Also rows of TOPIC's table whose records retention or DeleteRecords took."
         ),
     ] = False,
+    with_held: Annotated[
+        bool,
+        typer.Option(
+            "--with-held", help="Also records that these took and that are held (floe.records.grace.ms)."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and say what would be done; change nothing.")
     ] = False,
@@ -127,7 +133,7 @@ def topic(
     from agent.cli.restoring.run import Restoring, restored
 
     point_of(at)  # a wrong one is told before anything is asked
-    given = Restoring(topic, name, at, bootstrap, http, dry_run, without or (), with_table)
+    given = Restoring(topic, name, at, bootstrap, http, dry_run, without or (), with_table, with_held)
     with progress() as bar:
         task = bar.add_task(f"restoring {topic}", total=None)
         report = asyncio.run(restored(given, lambda more: bar.advance(task, more)))

@@ -12,7 +12,7 @@ from agent.cli.failures import Status
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table, results
 
-FACTS = ("agent", "node_id", "version", "cluster", "revision", "state_hash", "feature_level")
+FACTS = ("agent", "node_id", "version", "native", "cluster", "revision", "state_hash", "feature_level")
 COUNTS = ("topics", "partitions", "schemas")
 
 
@@ -39,7 +39,7 @@ def _print_processes(processes: Sequence[Mapping[str, Any]]) -> None:
 def _print(found: dict[str, Any]) -> None:
     console = results()
     console.print("ready" if found["ready"] else f"NOT READY: {'; '.join(found['reasons'])}")
-    print_table(("", ""), [(name.replace("_", " "), found[name]) for name in (*FACTS, *COUNTS)])
+    print_table(("", ""), [(name.replace("_", " "), found.get(name)) for name in (*FACTS, *COUNTS)])
     print_table(
         ("dependency", "ok", "latency ms", "message"),
         [

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from agent.cli.audit import Auditing
     from iceberg.spark.verdict import Verdict
 
-AUDITS_EVERY_S = 300.0
+AUDITS_EVERY_S = 900.0
+"""A round has its own cost, whatever is new: ten seconds of a core."""
 
 app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog=EPILOG)
 

@@ -14,6 +14,7 @@ from agent.cli import agent_http, requests
 from agent.cli.deleted import listed as deleted_topics
 from agent.cli.deleted import purge, undelete
 from agent.cli.failures import EPILOG, Status, usage
+from agent.cli.held import held, purge_records, undelete_records
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -254,6 +255,9 @@ def delete(
 
 app.command()(undelete)
 app.command()(purge)
+app.command()(held)
+app.command("undelete-records")(undelete_records)
+app.command("purge-records")(purge_records)
 
 
 @app.command()

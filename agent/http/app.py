@@ -22,6 +22,7 @@ from agent.http.deleted import DeletedRoutes
 from agent.http.drain import DrainRoutes
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
+from agent.http.held import HeldRoutes
 from agent.http.identity import Doorkeeper
 from agent.http.needs import CATALOG_PATH, DRAIN_PATH, SCRUB_PATH, TOKENS_PATH
 from agent.http.oauth import OauthRoutes
@@ -83,13 +84,16 @@ def build(parts: Parts, health: HealthRoutes | None = None) -> Starlette:
 
 
 def _kept(parts: Parts, route: Callable[..., Route]) -> list[Route]:
-    """What is left of topics: of deleted ones, and all that was written to one."""
+    """What is left of topics: of deleted ones, of records that went, and all that was written to one."""
     deleted, restorable = DeletedRoutes(parts), RestorableRoutes(parts)
-    rows = RestorableRows(parts, restorable)
+    rows, held = RestorableRows(parts, restorable), HeldRoutes(parts)
     return [
         route("/admin/deleted-topics", deleted.several),
         route("/admin/deleted-topics/undelete", deleted.undelete, ["POST"]),
         route("/admin/deleted-topics/purge", deleted.purge, ["POST"]),
+        route("/admin/topics/{name}/held", held.read),
+        route("/admin/topics/{name}/held/undelete", held.undelete, ["POST"]),
+        route("/admin/topics/{name}/held/purge", held.purge, ["POST"]),
         route("/admin/restorable/{name}", restorable.topic),
         route("/admin/restorable/{name}/batches", restorable.batches),
         route("/admin/restorable/{name}/rows", rows.rows),

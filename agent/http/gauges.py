@@ -99,6 +99,7 @@ class Gauges:
             "replica_queue_bytes": float(str(replica.status()["queued_bytes"])),
             "deleted_topics": len(replica.state.deleted),
             "deleted_topics_bytes": sum(each.size_bytes for each in replica.state.deleted.values()),
+            "held_partitions": len(replica.state.holding),
             "applied_entries": self._applied,
             "produce_buffer_bytes_max": parts.config.produce.buffer_bytes_max,
             "memory_needed_bytes": memory.needed(parts.config),

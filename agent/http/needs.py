@@ -84,7 +84,10 @@ DRAIN_PATH: Final = "/admin/drain"
 SCRUB_PATH: Final = "/admin/scrub"
 _TOPIC: Final = "the topic"
 _CLUSTER: Final = "the cluster"
-_RESTORABLE: Final = "the topic; Alter of the cluster where it is deleted; clearance where it redacts"
+_RESTORABLE: Final = (
+    "the topic; Alter of the cluster where it is deleted, of the topic for what it holds below log starts; "
+    "clearance where it redacts"
+)
 _SUBJECT: Final = "the subject's topic, else the cluster"
 _HOLDERS: Final = "a subject that has the schema"
 _EACH: Final = "each subject's topic, else the cluster"
@@ -105,6 +108,9 @@ _ADMIN: Final[Mapping[tuple[str, str], Row]] = {
     ("GET", "/admin/topics/{name}/damaged"): Row(DESCRIBE, _TOPIC),
     ("GET", "/admin/topics/{name}/skipped"): Row(DESCRIBE, _TOPIC),
     ("POST", "/admin/topics/{name}/skipped"): Row(ALTER, _TOPIC),
+    ("GET", "/admin/topics/{name}/held"): Row(DESCRIBE, _TOPIC),
+    ("POST", "/admin/topics/{name}/held/undelete"): Row(ALTER, _TOPIC),
+    ("POST", "/admin/topics/{name}/held/purge"): Row(Need(_O.DELETE, TOPIC), _TOPIC),
     ("GET", "/admin/deleted-topics"): Row(DESCRIBE_CLUSTER, _CLUSTER),
     ("POST", "/admin/deleted-topics/undelete"): Row(ALTER_CLUSTER, _CLUSTER),
     ("POST", "/admin/deleted-topics/purge"): Row(ALTER_CLUSTER, _CLUSTER),

@@ -20,7 +20,10 @@ th { font-weight: 600; color: #56677a } code { font-size: .9em; overflow-wrap: a
 }
 """
 
-FACTS = ("version", "cluster", "agent", "node_id", "incarnation", "revision", "state_hash", "feature_level")
+FACTS = (
+    *("version", "native", "cluster", "agent", "node_id", "incarnation", "revision", "state_hash"),
+    "feature_level",
+)
 COUNTS = ("topics", "partitions", "schemas")
 
 

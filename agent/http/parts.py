@@ -113,9 +113,12 @@ class KafkaShown(Protocol):
         ...
 
     async def as_written(
-        self, actor: Actor, handle: int, offset: int, bytes_max: int
+        self, actor: Actor, handle: int, offset: int, bytes_max: int, *, held: bool = False
     ) -> tuple[Code, list[memoryview]] | None:
-        """Batches as they lie in the log, also of a deleted topic; None: there is no such partition."""
+        """Batches as they lie in the log, also of a deleted topic; None: there is no such partition.
+
+        `held`: also below the log start what is held there.
+        """
         ...
 
     def reads_all(self, actor: Actor, topic: Topic) -> bool:

@@ -17,7 +17,7 @@ from agent.http.asking import require
 from agent.http.barrier import barrier
 from agent.http.console.reading import readable
 from agent.http.deleted import found_by
-from agent.http.needs import ALTER_CLUSTER, READ
+from agent.http.needs import ALTER, ALTER_CLUSTER, READ
 from agent.http.parts import Parts
 from agent.telemetry.trail import http_actor
 from coordination.config_types import NAME_SHOWN_MAX
@@ -42,13 +42,16 @@ class RestorableRoutes:
         self._turn = asyncio.Semaphore(READS_MAX)
 
     async def topic(self, request: Request) -> Response:
-        """What it is: id, own configs, where each partition begins and ends."""
+        """What it is: id, own configs, where each partition begins and ends; with `held=true`, where what is
+        held below its log start does.
+        """
         await barrier(self._parts)
         topic, deleted = self.found(request)
+        held = reaches_below(request)
         state = self._parts.replica.state
         its = state.tables_by_topic.get(topic.topic_id)
         partitions = [
-            {"partition": each.index, "start": each.log_start, "end": each.high_watermark}
+            {"partition": each.index, "start": first(each, held=held), "end": each.high_watermark}
             for each in topic.partitions
         ]
         return JSONResponse(
@@ -70,7 +73,8 @@ class RestorableRoutes:
         offset, bytes_max = number(request, "offset"), number(request, "bytes", BYTES_MAX)
         async with self._turn:
             handle, most = partition.handle, min(bytes_max, BYTES_MAX)
-            read = await shown.as_written(http_actor.get(), handle, offset, most)
+            actor, held = http_actor.get(), reaches_below(request)
+            read = await shown.as_written(actor, handle, offset, most, held=held)
         if read is None:
             raise Problem(404, f"{topic.name} is gone", "its time was over while it was read")
         code, batches = read
@@ -86,6 +90,8 @@ class RestorableRoutes:
         live = state.topics.get(name) or _by_id(state.topics_by_id, name)
         if live is not None:
             require(self._parts, READ, live.name)
+            if reaches_below(request):  # what somebody deleted is not for every reader
+                require(self._parts, ALTER, live.name)
         else:
             require(self._parts, ALTER_CLUSTER)
         topic = live or found_by(state, name).topic
@@ -97,6 +103,19 @@ class RestorableRoutes:
                 "ask as one of redaction.cleared_principals: they would be lost",
             )
         return topic, live is None
+
+
+def reaches_below(request: Request) -> bool:
+    """Whether records that are held below log starts are asked for, too. Raises Problem 400."""
+    text = request.query_params.get("held", "false")
+    if text not in ("true", "false"):
+        raise Problem(400, f"held: {text[:NAME_SHOWN_MAX]!r} is neither true nor false", "give one of them")
+    return text == "true"
+
+
+def first(partition: Partition, *, held: bool) -> int:
+    """The first offset that is given."""
+    return partition.held_start if held else partition.log_start
 
 
 def _by_id(topics: dict[bytes, Topic], text: str) -> Topic | None:

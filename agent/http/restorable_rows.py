@@ -19,7 +19,7 @@ from starlette.responses import Response
 from agent.http.answers import Problem, number
 from agent.http.barrier import barrier
 from agent.http.console.reading import readable
-from agent.http.restorable import RestorableRoutes
+from agent.http.restorable import RestorableRoutes, first, reaches_below
 from iceberg import ledger, manifests
 from iceberg.head import Head, load
 from iceberg.ledger import LedgerError
@@ -65,7 +65,9 @@ class RestorableRows:
         readable(self._parts)
         topic, _ = self._topics.found(request)
         table = self._table(topic)
-        starts = {each.index: each.log_start for each in topic.partitions if each.log_start}
+        held = reaches_below(request)
+        starts = {each.index: first(each, held=held) for each in topic.partitions}
+        starts = {index: start for index, start in starts.items() if start}
         where = f"table {table.namespace}.{table.name}"
         async with self._turn, _told(where):
             head = await load(self._parts.store, self._warehouse, table.metadata_location)

@@ -17,7 +17,7 @@ from agent.http.page import render
 from agent.http.parts import Parts
 from agent.http.subjects import size, subjects
 from agent.http.tables import tables, tables_not_made
-from agent.version import VERSION
+from agent.telemetry.native import build_facts
 from objectstore.tasks import DEFECTS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class StatusRoutes:
         await parts.health.refresh()
         reasons = parts.health.reasons()
         return {
-            "version": VERSION,
+            **build_facts(),
             "cluster": parts.config.cluster.name,
             "agent": parts.config.agent_name,
             "node_id": parts.replica.node_id,

@@ -65,12 +65,13 @@ class Showing:
         return _read(fetched, bounded)
 
     async def as_written(
-        self, actor: Actor, handle: int, offset: int, bytes_max: int
+        self, actor: Actor, handle: int, offset: int, bytes_max: int, *, held: bool = False
     ) -> tuple[Code, list[memoryview]] | None:
         """Batches as they lie in the log, from the one that holds `offset` on: aborted ones and markers too.
 
         About `bytes_max` bytes, one batch at least; none at the end. Also of a topic that is deleted and can
-        come back. None: there is no such partition. With a code there are none.
+        come back; `held`: also below the log start what is held there. None: there is no such partition.
+        With a code there are none.
         """
         services = self._services
         partition = existing(services.replica.state, handle)
@@ -78,7 +79,9 @@ class Showing:
             return None
 
         def resolve() -> list[Wanted]:  # anew for each plan: the topic may go meanwhile
-            return [Wanted(existing(services.replica.state, handle), offset, bytes_max)]
+            found = existing(services.replica.state, handle)
+            start = found.held_start if held and found is not None else None
+            return [Wanted(found, offset, bytes_max, start=start)]
 
         (fetched,) = await services.fetch.fetch(FetchRequest(resolve, 0, 0, bytes_max, read_committed=False))
         if services.trail.tells_access and fetched.records:

@@ -33,6 +33,7 @@ from coordination.commands import (
     DropTable,
     ExpireDelegationToken,
     MoveLogStart,
+    PurgeRecords,
     PurgeTopics,
     PutNamespace,
     PutScramCredential,
@@ -40,6 +41,7 @@ from coordination.commands import (
     RegisterSchema,
     RenewDelegationToken,
     SkipDamaged,
+    UndeleteRecords,
     UndeleteTopic,
     UpdateFeatures,
 )
@@ -311,6 +313,16 @@ def _records_deleted(message: MoveLogStart, state: State) -> list[Change]:
     return _of_partitions("DeleteRecords", message.partition, below, state)
 
 
+def _records_undeleted(message: UndeleteRecords, state: State) -> list[Change]:
+    to = [" (all that is held)" if offset < 0 else f" from {offset} on" for offset in message.offset]
+    return _of_partitions("UndeleteRecords", message.partition, to, state)
+
+
+def _records_purged(message: PurgeRecords, state: State) -> list[Change]:
+    below = [" (all)" if offset < 0 else f" below {offset}" for offset in message.offset]
+    return _of_partitions("PurgeRecords", message.partition, below, state)
+
+
 def _positions_deleted(message: DeleteOffsets, state: State) -> list[Change]:
     nothing = [""] * len(message.partition)
     found = _of_partitions("DeleteOffsets", message.partition, nothing, state)
@@ -341,6 +353,8 @@ _EXPLAINED: Mapping[type[Message], Callable[[Any, State], Sequence[Change]]] = {
     UndeleteTopic: _topic_undeleted,
     PurgeTopics: _topics_purged,
     MoveLogStart: _records_deleted,
+    UndeleteRecords: _records_undeleted,
+    PurgeRecords: _records_purged,
     DeleteOffsets: _positions_deleted,
     SkipDamaged: _skipped,
 }

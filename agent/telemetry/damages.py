@@ -106,6 +106,6 @@ class Damages:
 
 def _remains(state: State, found: DamagedRange) -> bool:
     partition = state.partitions[found.handle] if found.handle < len(state.partitions) else None
-    if partition is None or partition.log_start >= found.end:
+    if partition is None or partition.held_start >= found.end:
         return False
-    return not covered(max(found.start, partition.log_start), found.end, partition.skipped)
+    return not covered(max(found.start, partition.held_start), found.end, partition.skipped)

@@ -57,7 +57,7 @@ def _counted() -> Iterator[Row]:
         if kind is not None:
             (family,) = metric.describe() or metric.collect()
             ending = {"counter": "_total", "info": "_info"}.get(kind, "")
-            labels = ("version",) if kind == "info" else tuple(metric._labelnames)
+            labels = ("native", "version") if kind == "info" else tuple(metric._labelnames)
             yield Row(family.name + ending, kind, labels, family.documentation)
 
 

@@ -62,6 +62,7 @@ FIGURES = {
         Figure("replica_queue_bytes", "gauge", "Bytes of commands waiting for their append"),
         Figure("deleted_topics", "gauge", "Topics that were deleted and can come back"),
         Figure("deleted_topics_bytes", "gauge", "Bytes of records that deleted topics hold in the bucket"),
+        Figure("held_partitions", "gauge", "Partitions that hold records below their log start"),
         Figure("applied_entries", "counter", "Log entries applied"),
         Figure("cache_bytes", "gauge", "Bytes of caches for readers", ("cache",)),
         Figure(

@@ -46,7 +46,9 @@ class Metrics:
         self.before_reading: list[Callable[[], None]] = []
         """Called in the event loop before the metrics are read: whatever names topics forgets those gone."""
         self.traffic = Traffic()
-        self.build = Info("floe_build", "Version of the code", registry=self.registry)
+        self.build = Info(
+            "floe_build", "Version of the code, and which native modules it uses", registry=self.registry
+        )
         self._wire()
         self._doors()
         self._quotas()

@@ -132,6 +132,8 @@ class Command(_message.Message):
     EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
     UNDELETE_TOPIC_FIELD_NUMBER: _builtins.int
     PURGE_TOPICS_FIELD_NUMBER: _builtins.int
+    UNDELETE_RECORDS_FIELD_NUMBER: _builtins.int
+    PURGE_RECORDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -260,6 +262,10 @@ class Command(_message.Message):
     def undelete_topic(self) -> Global___UndeleteTopic: ...
     @_builtins.property
     def purge_topics(self) -> Global___PurgeTopics: ...
+    @_builtins.property
+    def undelete_records(self) -> Global___UndeleteRecords: ...
+    @_builtins.property
+    def purge_records(self) -> Global___PurgeRecords: ...
     def __init__(
         self,
         *,
@@ -327,12 +333,14 @@ class Command(_message.Message):
         expire_delegation_token: Global___ExpireDelegationToken | None = ...,
         undelete_topic: Global___UndeleteTopic | None = ...,
         purge_topics: Global___PurgeTopics | None = ...,
+        undelete_records: Global___UndeleteRecords | None = ...,
+        purge_records: Global___PurgeRecords | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_delegation_token", b"create_delegation_token", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_delegation_token", b"expire_delegation_token", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "purge_topics", b"purge_topics", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "renew_delegation_token", b"renew_delegation_token", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "undelete_topic", b"undelete_topic", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_delegation_token", b"create_delegation_token", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_delegation_token", b"expire_delegation_token", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "purge_records", b"purge_records", "purge_topics", b"purge_topics", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "renew_delegation_token", b"renew_delegation_token", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "undelete_records", b"undelete_records", "undelete_topic", b"undelete_topic", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_delegation_token", b"create_delegation_token", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_delegation_token", b"expire_delegation_token", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "purge_topics", b"purge_topics", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "renew_delegation_token", b"renew_delegation_token", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "undelete_topic", b"undelete_topic", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_delegation_token", b"create_delegation_token", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_delegation_token", b"expire_delegation_token", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "purge_records", b"purge_records", "purge_topics", b"purge_topics", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "renew_delegation_token", b"renew_delegation_token", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "undelete_records", b"undelete_records", "undelete_topic", b"undelete_topic", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings", "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls", "alter_client_quotas", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "undelete_topic", "purge_topics"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings", "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls", "alter_client_quotas", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "undelete_topic", "purge_topics", "undelete_records", "purge_records"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1017,6 +1025,72 @@ class MoveLogStart(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MoveLogStart: _TypeAlias = MoveLogStart  # noqa: Y015
+
+@_typing.final
+class UndeleteRecords(_message.Message):
+    """Brings back records below the log start that are held (floe.records.grace.ms), of all the partitions or of none.
+    Columns of equal length, one element per partition. From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handle"""
+
+    @_builtins.property
+    def offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """the new log start; −1: the oldest record that is held"""
+
+    def __init__(
+        self,
+        *,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        offset: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteRecords: _TypeAlias = UndeleteRecords  # noqa: Y015
+
+@_typing.final
+class PurgeRecords(_message.Message):
+    """Lets go of records below the log start for good. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    JUDGED_MS_FIELD_NUMBER: _builtins.int
+    judged_ms: _builtins.int
+    """those whose time is over by this clock, Unix ms; 0: whatever their time"""
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handle"""
+
+    @_builtins.property
+    def offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """those below it; −1: all that are held. Empty where `judged_ms` is given"""
+
+    def __init__(
+        self,
+        *,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        offset: _abc.Iterable[_builtins.int] | None = ...,
+        judged_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judged_ms", b"judged_ms", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeRecords: _TypeAlias = PurgeRecords  # noqa: Y015
 
 @_typing.final
 class SkipDamaged(_message.Message):

@@ -608,6 +608,7 @@ class Partition(_message.Message):
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
     SPANS_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     log_start: _builtins.int
     high_watermark: _builtins.int
@@ -632,6 +633,10 @@ class Partition(_message.Message):
     def spans(self) -> Global___BindingSpans:
         """unset: there are none"""
 
+    @_builtins.property
+    def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldRange]:
+        """below the log start, in order, each from where the one before ends"""
+
     def __init__(
         self,
         *,
@@ -645,14 +650,42 @@ class Partition(_message.Message):
         transactions: _builtins.bytes = ...,
         skipped: _abc.Iterable[Global___SkippedRange] | None = ...,
         spans: Global___BindingSpans | None = ...,
+        held: _abc.Iterable[Global___HeldRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["merged", b"merged", "spans", b"spans"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "skipped", b"skipped", "spans", b"spans", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "held", b"held", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "skipped", b"skipped", "spans", b"spans", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Partition: _TypeAlias = Partition  # noqa: Y015
+
+@_typing.final
+class HeldRange(_message.Message):
+    """Offsets [start, end) below the log start that can come back until then. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    until_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        until_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start", "until_ms", b"until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeldRange: _TypeAlias = HeldRange  # noqa: Y015
 
 @_typing.final
 class BindingSpans(_message.Message):

@@ -88,6 +88,7 @@ class StateData:
         ] = {}  # topics by whose deletions count (following.py)
         self.deleted_partitions: dict[int, Partition] = {}  # of topics that can come back, by handle
         self.deleted_weight = 0  # bytes of the state that they take, about
+        self.holding: dict[int, Partition] = {}  # of topics that exist, with records that are held, by handle
         self.fenced_count = 0
         self.freezes = 0  # in this process: how often somebody began to note the state (freeze.py)
 

@@ -11,7 +11,7 @@ from typing import cast
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_transactions import encode_partition
 from coordination.state.slices import ROW_BYTES
-from coordination.state.types import Merged, Partition, ProducerEntry, Skipped, Span
+from coordination.state.types import Held, Merged, Partition, ProducerEntry, Skipped, Span
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 PRODUCERS_PER_STEP = 2048  # producers encoded in one step
@@ -20,8 +20,9 @@ SECTION_BYTES = 16_384 * ROW_BYTES  # rows and producers of one section, about; 
 PRODUCER_BYTES = SECTION_BYTES // PRODUCERS_PER_STEP  # counted for a producer: more than it ever has
 SKIPPED_BYTES = 256  # counted for a skipped range, whose text is short
 SPAN_BYTES = 24  # counted for a span of a binding: the most that it has
+HELD_BYTES = 32  # counted for a range that is held: likewise
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; number of producers;
-# merged range; transactions, encoded; skipped ranges; spans of bindings.
+# merged range; transactions, encoded; skipped ranges; spans of bindings; what is held.
 FrozenPartition = tuple[
     int,
     int,
@@ -35,8 +36,9 @@ FrozenPartition = tuple[
     bytes,
     tuple[Skipped, ...],
     tuple[Span, ...],
+    tuple[Held, ...],
 ]
-NOTED = 12  # of its elements
+NOTED = 13  # of its elements
 _MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
 
 
@@ -111,6 +113,7 @@ def note_partition(partition: Partition) -> FrozenPartition:
         encode_partition(partition.transactions),
         partition.skipped,
         partition.spans,
+        partition.held,
     )
 
 
@@ -119,7 +122,7 @@ def note_leaving(partition: Partition) -> FrozenPartition:
     slices = partition.slices
     merged = _note_merged(partition.merged)
     rows = (slices.first_offset, slices.rows, slices.head, len(slices.rows))
-    return (partition.handle, 0, 0, *rows, 0, merged, b"", (), ())
+    return (partition.handle, 0, 0, *rows, 0, merged, b"", (), (), ())
 
 
 def _note_merged(merged: Merged | None) -> tuple[int, ...] | None:
@@ -186,7 +189,12 @@ def _section(group: Sequence[pb.Partition]) -> pb.Section:
 
 def _size(noted: FrozenPartition) -> int:
     _, head, end, count = noted[4:8]
-    rest = len(noted[9]) + len(noted[10]) * SKIPPED_BYTES + len(noted[11]) * SPAN_BYTES
+    rest = (
+        len(noted[9])
+        + len(noted[10]) * SKIPPED_BYTES
+        + len(noted[11]) * SPAN_BYTES
+        + len(noted[12]) * HELD_BYTES
+    )
     return end - head + count * PRODUCER_BYTES + rest
 
 
@@ -200,6 +208,7 @@ def _bare(noted: FrozenPartition) -> pb.Partition:
         first_offset=noted[3],
         transactions=noted[9],
         skipped=[pb.SkippedRange(**each._asdict()) for each in noted[10]],
+        held=[pb.HeldRange(**each._asdict()) for each in noted[12]],
     )
     if merged is not None:
         message.merged.CopyFrom(pb.MergedRange(**dict(zip(_MERGED_FIELDS, merged, strict=True))))

@@ -31,6 +31,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | CommitChunk.companion_of: a batch that is appended with another one or not at all |
 | 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules; when it is deleted or bound anew, batches of the topic that were judged before are refused |
 | 2 | floe.delete.retention.ms, floe.delete.protection; DeleteTopic keeps what it deletes for that time; DeleteTopic.by, UndeleteTopic, PurgeTopics |
+| 2 | floe.records.grace.ms; MoveLogStart holds what it moves past for that time, and swaps keep to what is held; UndeleteRecords, PurgeRecords |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ QUOTAS = 2  # and clients have quotas
 DELEGATION = 2  # and by tokens of others
 FOLLOWED_SUBJECTS = 2  # and topics are bound to them
 SOFT_DELETE = 2  # and deleted topics are kept for a while
+RECORDS_GRACE = 2  # and records below the log start are held for a while
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
 SINCE: dict[str, int] = {
@@ -91,6 +93,8 @@ SINCE: dict[str, int] = {
     "expire_delegation_token": DELEGATION,
     "undelete_topic": SOFT_DELETE,
     "purge_topics": SOFT_DELETE,
+    "undelete_records": RECORDS_GRACE,
+    "purge_records": RECORDS_GRACE,
 } | dict.fromkeys(
     (
         "init_transactions",

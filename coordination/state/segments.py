@@ -22,7 +22,8 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
     """Point the partition to a new manifest, in place of the old one and of the tail's oldest rows.
 
     Done's value: None. INVALID_UPDATE_VERSION when the manifest or the rows are not what was expected,
-    OFFSET_OUT_OF_RANGE when the log start has passed everything that would be swapped in.
+    OFFSET_OUT_OF_RANGE when the log start has passed everything that would be swapped in. Records that are
+    held below the log start (held.py) count as there.
     """
     handle = message.partition
     partition = state.partitions[handle] if handle < len(state.partitions) else None
@@ -35,11 +36,11 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
         return refusal
     new = message.merged
     if message.HasField("last_chunk"):
-        if new.end_offset > partition.last_stable:
+        if new.end_offset > partition.settled:
             return Refused(
                 Code.OFFSET_OUT_OF_RANGE,
                 f"partition {handle}: rows up to {new.end_offset} are of transactions that are open: from "
-                f"{partition.last_stable} on nothing is known of their ends",
+                f"{partition.settled} on nothing is known of their ends",
             )
         state.chunks.release(partition.slices.trim(new.end_offset), at.now_ms)
     if partition.merged is not None:
@@ -48,7 +49,7 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
         state.segment_garbage[SegmentId(released.incarnation, handle, released.number)] = at.now_ms
     partition.merged = _merged(ManifestId(at.author.incarnation, handle, message.number), new)
     if partition.transactions is not None:
-        partition.transactions.forget_below(max(partition.log_start, new.end_offset))
+        partition.transactions.forget_below(max(partition.held_start, new.end_offset))
     return Done()
 
 
@@ -106,10 +107,10 @@ def _outdated(partition: Partition, message: SwapSegments) -> Refused | None:
             f"partition {partition.handle}: its manifest is {merged.manifest if merged else None}, "
             f"not {expected}",
         )
-    if end <= partition.log_start:
+    if end <= partition.held_start:
         return Refused(
             Code.OFFSET_OUT_OF_RANGE,
-            f"partition {partition.handle}: the log start {partition.log_start} has passed {end}",
+            f"partition {partition.handle}: the log start {partition.held_start} has passed {end}",
         )
     if message.HasField("last_chunk"):
         last = ChunkId(message.last_chunk.incarnation, message.last_chunk.number)
@@ -138,12 +139,12 @@ def _malformed(partition: Partition, message: SwapSegments) -> Refused | None:
         return Refused(
             Code.INVALID_REQUEST, f"{len(message.released)} segments released: at most {RELEASED_MAX}"
         )
-    begins = new.start_offset <= partition.log_start if new.segments else new.start_offset == new.end_offset
+    begins = new.start_offset <= partition.held_start if new.segments else new.start_offset == new.end_offset
     if not begins or new.start_offset > new.end_offset:
         return Refused(
             Code.INVALID_REQUEST,
             f"partition {partition.handle}: {new.segments} segments from offset {new.start_offset} to "
-            f"{new.end_offset} leave out records from the log start {partition.log_start} on",
+            f"{new.end_offset} leave out records from the log start {partition.held_start} on",
         )
     return None
 

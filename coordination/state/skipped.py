@@ -22,7 +22,8 @@ def skip_damaged(state: StateData, message: SkipDamaged, at: At) -> Result:
     """Note that damage in these ranges is passed over. Done's value: how many offsets were added.
 
     OFFSET_OUT_OF_RANGE for a range that has no offsets or ends beyond the high watermark; POLICY_VIOLATION
-    where the partition would have more than RANGES_MAX. What lies below the log start is left out.
+    where the partition would have more than RANGES_MAX. What lies below what is held
+    (held.py) is left out.
     """
     handle = message.partition
     partition = state.partitions[handle] if handle < len(state.partitions) else None
@@ -44,20 +45,18 @@ def skip_damaged(state: StateData, message: SkipDamaged, at: At) -> Result:
     return Done(sum(end - start for start, end in new))
 
 
-def forget_below(partition: Partition, log_start: int) -> None:
-    """Leave out what lies below the log start."""
-    if partition.skipped and partition.skipped[0].start < log_start:
+def forget_below(partition: Partition, offset: int) -> None:
+    """Leave out what lies below the offset, which is let go of."""
+    if partition.skipped and partition.skipped[0].start < offset:
         partition.skipped = tuple(
-            each._replace(start=max(each.start, log_start))
-            for each in partition.skipped
-            if each.end > log_start
+            each._replace(start=max(each.start, offset)) for each in partition.skipped if each.end > offset
         )
 
 
 def _new(partition: Partition, message: SkipDamaged) -> Iterator[tuple[int, int]]:
     """The offsets of the ranges that are not skipped yet, in order."""
     for start, end in joined(zip(message.start, message.end, strict=True)):
-        for tile in tiles(max(start, partition.log_start), end, partition.skipped):
+        for tile in tiles(max(start, partition.held_start), end, partition.skipped):
             if not tile.covered:
                 yield tile.start, tile.end
 

@@ -107,17 +107,24 @@ class SliceIndex:
             end, _, _, length, newest = self._row(number)
             yield end, length, newest
 
-    def by_timestamp(self, timestamp_ms: int) -> SliceRef | None:
-        """The first slice that holds a record with at least this timestamp (ListOffsets by time)."""
-        for number, newest in enumerate(self._max_timestamps()):
+    def bytes_below(self, offset: int) -> int:
+        """Record bytes of the rows that end at or below `offset`."""
+        count = self._find(offset)
+        return sum(self._column("I", 5, count)) if count else 0
+
+    def by_timestamp(self, timestamp_ms: int, start: int) -> SliceRef | None:
+        """The first slice from `start` on that holds a record with at least this timestamp (ListOffsets)."""
+        first = self._find(start)
+        for number, newest in enumerate(self._max_timestamps()[first:], first):
             if newest >= timestamp_ms:
                 return self._ref(number)
         return None
 
-    def max_timestamp(self) -> SliceRef | None:
-        """The first slice that holds the highest timestamp (ListOffsets -3, KIP-734); None when empty."""
-        newest = self._max_timestamps()
-        return self._ref(newest.index(max(newest))) if newest else None
+    def max_timestamp(self, start: int) -> SliceRef | None:
+        """The first slice from `start` on that holds the highest timestamp (ListOffsets -3, KIP-734)."""
+        first = self._find(start)
+        newest = self._max_timestamps()[first:]
+        return self._ref(first + newest.index(max(newest))) if newest else None
 
     def trim(self, offset: int) -> list[int]:
         """Drop rows that end at or below `offset`; returns the chunk serial of each that lies in a chunk."""

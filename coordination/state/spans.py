@@ -44,11 +44,11 @@ def enter(topic: Topic) -> None:
             begin(partition, partition.log_start)
 
 
-def forget_below(partition: Partition, log_start: int) -> None:
-    """Leave out spans that end at or below the log start."""
+def forget_below(partition: Partition, offset: int) -> None:
+    """Leave out spans that end at or below the offset; what is below it is let go of."""
     spans = partition.spans
-    if len(spans) > 1 and spans[1].first_offset <= log_start:
-        newest_below = bisect_right(spans, log_start, key=lambda span: span.first_offset) - 1
+    if len(spans) > 1 and spans[1].first_offset <= offset:
+        newest_below = bisect_right(spans, offset, key=lambda span: span.first_offset) - 1
         partition.spans = spans[newest_below:]
 
 

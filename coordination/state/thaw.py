@@ -36,6 +36,7 @@ from coordination.state.types import (
     ClaimHolder,
     DeletedTopic,
     Endpoint,
+    Held,
     Incarnation,
     Merged,
     Partition,
@@ -226,6 +227,8 @@ class Thaw:
             else:
                 state.partition_count += 1
                 state.partitions[message.handle] = partition
+                if partition.held:
+                    state.holding[message.handle] = partition
                 state.live_in_range[message.handle // HANDLE_RANGE] += 1
             if message.producers:
                 yield from _producers(partition, pb.Producers.FromString(message.producers))
@@ -249,6 +252,7 @@ class Thaw:
             partition.transactions = thaw_partition(message.transactions)
         partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
         partition.spans = thaw_spans(message.spans)
+        partition.held = tuple(Held(each.start, each.end, each.until_ms) for each in message.held)
         partition.begins_span = self.state.feature_level >= BINDING_SPANS and spans.begins(partition)
         return partition
 

@@ -12,13 +12,12 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import binding, bounds, deleted, following, skipped, spans, table_names
+from coordination.state import binding, bounds, deleted, following, held, spans, table_names
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
 from coordination.state.leaving import leave
 from coordination.state.levels import BINDING_SPANS, NAMES_OF_ONE_REQUEST
-from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
 from coordination.state.types import At, Done, Partition, Refused, Result, Topic
 
@@ -156,6 +155,7 @@ def _take_out(state: StateData, topic: Topic, at: At) -> None:
     for handle in handles:
         state.partitions[handle] = None
         state.live_in_range[handle // HANDLE_RANGE] -= 1
+        state.holding.pop(handle, None)
     state.producer_count -= sum([len(partition.producers) for partition in topic.partitions])
     state.partition_count -= len(handles)
     at.touched += handles
@@ -193,6 +193,8 @@ def create_partitions(state: StateData, message: CreatePartitions, at: At) -> Re
 def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
     """Delete records below the offsets. Done's value: per partition the log start, or -1 where refused.
 
+    They are held for floe.records.grace.ms and can come back; without, what they lie in loses its references.
+
     Refused per partition when it does not exist or the offset is beyond the high watermark (Kafka's
     DeleteRecords answers OFFSET_OUT_OF_RANGE). Never goes back: an offset below the log start leaves it.
     """
@@ -210,14 +212,7 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
             starts.append(-1)
             continue
         if offset > partition.log_start:
-            partition.log_start = offset
-            if partition.merged is not None and offset >= partition.merged.end_offset:
-                drop_merged(state, partition, at.now_ms)
-            state.chunks.release(partition.slices.trim(offset), at.now_ms)
-            if partition.transactions is not None:
-                partition.transactions.forget_below(offset)
-            skipped.forget_below(partition, offset)
-            spans.forget_below(partition, offset)
+            held.move(state, partition, offset, at)
             at.touched.append(handle)
         starts.append(partition.log_start)
     return Done(tuple(starts))

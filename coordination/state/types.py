@@ -69,6 +69,14 @@ class Skipped(NamedTuple):
     by: str
 
 
+class Held(NamedTuple):
+    """Offsets [start, end) below the log start that can come back until `until_ms`, a stamp of the log."""
+
+    start: int
+    end: int
+    until_ms: int
+
+
 class Span(NamedTuple):
     """Records from `first_offset` on, up to the next span, were judged by these schemas; 0: by none."""
 
@@ -83,12 +91,15 @@ UNBOUND = (0, 0)  # what a topic without schemas of its keys and values is bound
 class Partition:
     """One partition. Offsets [log_start, high_watermark) are readable; `handle` is its name in the log.
 
+    Those in [held_start, log_start) are gone for readers and can come back (held.py): whoever asks what may
+    be read asks `log_start`, whoever asks what is referred to asks `held_start`.
     Offsets below `merged.end_offset` are in segments, those from there on in the rows of `slices`.
     """
 
     __slots__ = (
         "begins_span",
         "handle",
+        "held",
         "high_watermark",
         "index",
         "log_start",
@@ -106,6 +117,7 @@ class Partition:
         self.topic = topic
         self.index = index
         self.log_start = 0
+        self.held: tuple[Held, ...] = ()  # below the log start, in order, without gaps, up to it (held.py)
         self.high_watermark = 0
         self.slices = slices
         self.merged: Merged | None = None
@@ -117,8 +129,22 @@ class Partition:
 
     @property
     def size_bytes(self) -> int:
-        """Record bytes that it holds: merged ones as their manifest has them, and the tail's."""
+        """Record bytes that it has, held ones too: merged ones as their manifest says, and the tail's."""
         return self.slices.size_bytes + (self.merged.size_bytes if self.merged is not None else 0)
+
+    @property
+    def held_start(self) -> int:
+        """The first offset whose record is referred to: the log start where nothing below it is held."""
+        held = self.held
+        return held[0].start if held else self.log_start
+
+    @property
+    def settled(self) -> int:
+        """Below it every transaction has ended, also of what is held: what may be merged. See last_stable."""
+        transactions = self.transactions
+        if transactions is None or not transactions.open:
+            return self.high_watermark
+        return max(self.held_start, next(iter(transactions.open.values())))
 
     @property
     def last_stable(self) -> int:

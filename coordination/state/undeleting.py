@@ -49,6 +49,8 @@ def _put_partitions(state: StateData, topic: Topic, at: At) -> None:
         state.partitions[partition.handle] = partition
         state.live_in_range[partition.handle // HANDLE_RANGE] += 1
         at.touched.append(partition.handle)
+        if partition.held:
+            state.holding[partition.handle] = partition
     state.partition_count += len(topic.partitions)
     state.producer_count += sum([len(partition.producers) for partition in topic.partitions])
 

@@ -136,10 +136,11 @@ STORAGE = Board(
                     ("max(floe_deleted_topics_bytes{@})", "held"),
                 ),
                 line(
-                    "Deleted topics that can come back",
-                    "How many there are.",
+                    "Deleted topics and records that can come back",
+                    "Topics; partitions that hold records below their log start (floe.records.grace.ms).",
                     "short",
                     ("max(floe_deleted_topics{@})", "topics"),
+                    ("max(floe_held_partitions{@})", "partitions with records"),
                 ),
                 line(
                     "Log in the bucket",

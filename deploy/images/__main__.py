@@ -22,6 +22,7 @@ NAME = "docker.io/floe/agent:0.1.0"
 SIZE_MAX = 250_000_000
 """Bytes of all blobs, compressed as a registry keeps them."""
 PACKAGES = ("agent", "coordination", "iceberg", "objectstore", "schema")
+NATIVE = ("coordination/state/_appending.c", "objectstore/_frames.c")  # pyproject.toml's ext-modules
 USER = 10001
 PYTHON = "usr/bin/python3.11"
 # Of Debian's packages and of wheels: what no running agent reads.
@@ -117,19 +118,24 @@ def _app(root: Path) -> None:
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc")
         shutil.copytree(ROOT / package, app / package, ignore=ignored)
-    import sysconfig  # its answer is the building Python's, whose headers are those of 3.11's stable ABI
-
-    source, output = "objectstore/_frames.c", app / "objectstore/_frames.abi3.so"
-    command = ["cc", "-O3", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", source]
-    try:
-        subprocess.run([*command, "-Wl,--build-id=none", "-o", str(output)], cwd=ROOT, check=True)
-    except FileNotFoundError:
-        raise NotToBeHad("no cc, for objectstore/_frames.c: install a C compiler") from None
+    for source in NATIVE:
+        compile_native(source, app / Path(source).with_suffix(".abi3.so"))
     for folder, _, files in os.walk(root):
         Path(folder).chmod(0o755)
         for name in files:
             (Path(folder) / name).chmod(0o644)
     _compile(app, "/opt/floe/app")
+
+
+def compile_native(source: str, output: Path, root: Path = ROOT) -> None:
+    """The same bytes wherever the tree lies: no path, date or build id gets in."""
+    import sysconfig  # its answer is the building Python's, whose headers are those of 3.11's stable ABI
+
+    command = ["cc", "-O3", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", source]
+    try:
+        subprocess.run([*command, "-Wl,--build-id=none", "-o", str(output)], cwd=root, check=True)
+    except FileNotFoundError:
+        raise NotToBeHad(f"no cc, for {source}: install a C compiler") from None
 
 
 def _compile(folder: Path, seen_as: str) -> None:

@@ -8,7 +8,7 @@ import sys
 sys.exit(sys.version_info < (3, 11))
 PY
 stamp=.venv/.floe-stamp
-want="$(cat requirements.lock pyproject.toml objectstore/_frames.c deploy/setup/requirements-bootstrap.txt | sha256sum)"
+want="$(cat requirements.lock pyproject.toml objectstore/_frames.c coordination/state/_appending.c deploy/setup/requirements-bootstrap.txt | sha256sum)"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && exit 0
 echo "setting up .venv (2 GB, pinned by requirements.lock; takes some minutes) …"
 [ -x .venv/bin/python ] || "$python" -m venv .venv

@@ -27,12 +27,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from iceberg.spark.given import AuditInput
+from iceberg.spark.glance import glance, may_glance
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
 from iceberg.spark.joining import KEYS, joined_by_place, lean, tasks_of
 from iceberg.spark.shelf import shelf
@@ -43,6 +44,7 @@ from iceberg.spark.tables import (
     judged_history,
     pinned,
     plain_history,
+    unbound_history,
 )
 from iceberg.spark.verdict import (
     ACCOUNT,
@@ -74,10 +76,67 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     if given.sent is None and given.consumed is None:
         raise ValueError("an audit needs what was sent or what was consumed beside the tables: give one")
     pins = [pinned(spark, topic, given.tables[topic]) for topic in sorted(given.schemas)]
+    highs = given.high_watermarks() if given.high_watermarks is not None else {}
+    seen = _glanced(spark, given, pins, highs)
+    compared = _side_by_side(spark, given, pins, highs) if seen is None else seen
+    shelves = [
+        finding
+        for each in pins
+        for finding in shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell)
+    ]
+    counts = {**compared.counts, **{kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}}
+    findings = list(compared.findings)
+    for kind in OF_TABLES:
+        findings += [each for each in shelves if each.kind == kind][: given.examples]
+    skipped = tuple(
+        Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
+    )
+    since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
+    snapshots = {each.topic: each.snapshot for each in pins if each.snapshot is not None}
+    return Verdict(counts, findings, compared.topics, skipped, since, snapshots=snapshots)
+
+
+class _Compared(NamedTuple):
+    """What came of comparing records with rows."""
+
+    counts: Mapping[str, int]
+    findings: Sequence[Finding]
+    topics: Sequence[TopicCount]
+
+
+def _glanced(
+    spark: SparkSession,
+    given: AuditInput,
+    pins: Sequence[Pinned],
+    highs: Mapping[tuple[str, int], int],
+) -> _Compared | None:
+    """What came of it, where a look at sums shows that all is the same."""
+    if len(pins) != 1 or not may_glance(given, highs):
+        return None
+    (of,) = pins
+    consumed, digest, schemas = _consumed(spark, given), given.digest, given.schemas[of.topic]
+    if schemas.schemas:
+        rows = judged_history(spark, of, schemas, given.since, digest)
+    else:
+        rows = unbound_history(spark, of, given.since, digest)
+    sides = lean({"consumed": consumed, "table": rows})
+    found = glance(spark, sides["consumed"], sides["table"], given, highs)
+    if found is None:
+        return None
+    counts = dict.fromkeys((*COMPARISONS, GAP, ACCOUNT), 0)
+    return _Compared(counts, (), found.counts(of.topic))
+
+
+def _side_by_side(
+    spark: SparkSession,
+    given: AuditInput,
+    pins: Sequence[Pinned],
+    highs: Mapping[tuple[str, int], int],
+) -> _Compared:
+    """What came of it, record by record."""
     witnesses = _witnesses(spark, given, pins)
     names = list(witnesses)
     outcomes = _outcomes(spark.read.parquet(str(given.sent))) if given.sent is not None else {}
-    highs = given.high_watermarks() if given.high_watermarks is not None else {}
     parts = tasks_of(spark, given.records)
     joined = _bounded(joined_by_place(lean(witnesses), parts), names, given, highs)
     partitions = _per_partition(joined, names)
@@ -89,22 +148,9 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
-    shelves = [
-        finding
-        for each in pins
-        for finding in shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell)
-    ]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
-    counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}
-    skipped = tuple(
-        Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
-    )
     findings += [*gaps[: given.examples], *accounts[: given.examples]]
-    for kind in OF_TABLES:
-        findings += [each for each in shelves if each.kind == kind][: given.examples]
-    since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
-    snapshots = {each.topic: each.snapshot for each in pins if each.snapshot is not None}
-    return Verdict(counts, findings, topics, skipped, since, snapshots=snapshots)
+    return _Compared(counts, findings, topics)
 
 
 def _witnesses(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> dict[str, DataFrame]:
@@ -112,11 +158,16 @@ def _witnesses(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -
     witnesses = {}
     if given.sent is not None:
         witnesses["sent"] = _accepted(spark.read.parquet(str(given.sent)))
-    if isinstance(given.consumed, Path):
-        witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
-    elif given.consumed is not None:
-        witnesses["consumed"] = given.consumed(spark, given.digest)
+    if given.consumed is not None:
+        witnesses["consumed"] = _consumed(spark, given)
     return {**witnesses, "table": _tables(spark, given, pins)}
+
+
+def _consumed(spark: SparkSession, given: AuditInput) -> DataFrame:
+    assert given.consumed is not None
+    if isinstance(given.consumed, Path):
+        return _accepted(spark.read.parquet(str(given.consumed)))
+    return given.consumed(spark, given.digest)
 
 
 def _accepted(history: DataFrame) -> DataFrame:

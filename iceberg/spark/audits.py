@@ -20,6 +20,7 @@ from iceberg.audited import FINDINGS, OFFSETS, TABLE, TOPIC_ID
 from iceberg.spark import seen
 from iceberg.spark.procedures import Table
 from iceberg.spark.session import CATALOG
+from iceberg.spark.steady import local_rows, steady
 
 NAMESPACE = f"{CATALOG}.{TABLE[0]}"
 NAME, FILES = TABLE[1], "files_seen"
@@ -72,7 +73,8 @@ def files_seen(spark: SparkSession, topic_id: str, of: Last, namespace: str = NA
         return None
     if not {*seen.COLUMNS, "form", SNAPSHOT, "upto", "files"} <= {*spark.table(table).columns}:
         return None
-    same = (F.col("topic_id") == topic_id) & (F.col("form") == seen.FORM) & (F.col(SNAPSHOT) == of.snapshot)
+    snapshot = F.col(SNAPSHOT).cast("string") == str(of.snapshot)  # a number would be in generated code
+    same = (F.col("topic_id") == topic_id) & (F.col("form") == seen.FORM) & snapshot
     own = spark.table(table).where(same).cache()
     other = F.count_if(~F.col("upto").eqNullSafe(seen.at(of.offsets, F.col("partition"))))
     (row,) = own.agg(F.count(F.lit(1)), F.min("files"), F.max("files"), other).collect()
@@ -103,9 +105,9 @@ def _keep_files(
     named = {
         "topic_id": F.lit(topic_id),
         "form": F.lit(seen.FORM),
-        SNAPSHOT: F.lit(snapshot).cast("long"),
+        SNAPSHOT: steady(snapshot, F.col("path")),
         "upto": seen.at(ends, F.col("partition")),
-        "files": F.lit(facts.count()).cast("long"),
+        "files": steady(facts.count(), F.col("path")),
     }
     rows = facts.select(
         *(named[each].alias(each) if each in named else F.col(each) for each in _names(columns))
@@ -145,7 +147,7 @@ def keep(
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({_PROPERTIES})")
     if SNAPSHOT not in spark.table(table).columns:  # made by an earlier version
         spark.sql(f"ALTER TABLE {table} ADD COLUMN {SNAPSHOT} bigint AFTER findings")
-    found = spark.createDataFrame(rows, _GIVEN).withColumn("audited_at", F.current_timestamp())
+    found = local_rows(spark, rows, _GIVEN).withColumn("audited_at", F.current_timestamp())
     ends = ",".join(f"{partition}:{end}" for partition, (_, end) in sorted(compared.items()))
     outcome = {TOPIC_ID: topic_id, FINDINGS: str(findings), OFFSETS: ends}
     writer = found.coalesce(1).writeTo(table)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from iceberg.spark.steady import apart
 from iceberg.spark.tables import Pinned
 
 COLUMNS_MAX = 200
@@ -135,7 +136,7 @@ def judged(
     `files`: `path`, `told_rows` and what is `told` of the columns. Only rows that are `compared` are read.
     """
     names = [F.col(_quoted(each.name)).alias(f"v{each.at}") for each in columns]
-    rows = spark.sql(f"SELECT _file, * FROM {of.rows}").where(compared)
+    rows = spark.sql(f"SELECT _file, * FROM {of.rows}").where(compared & apart(F.col("_file")))
     wanted = files.select(
         "path",
         "told_rows",

@@ -188,11 +188,16 @@ def _baked_in() -> bool:
     return any(Path(home, "jars").glob("iceberg-spark-runtime-*.jar"))
 
 
+def java_options(tuning: str) -> str:
+    """Of a driver's JVM."""
+    return f"-Duser.timezone=UTC {tuning}"
+
+
 def _driver(scratch: Path | None, tuning: str, *, local: bool) -> dict[str, str]:
     """Settings of a JVM that begins here."""
     settings = {
         # The session's zone governs SQL; the JVM's own governs whatever formats a date outside it.
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {tuning}",
+        "spark.driver.extraJavaOptions": java_options(tuning),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

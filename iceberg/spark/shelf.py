@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from iceberg.spark import bounds, row_ids, seen
 from iceberg.spark.seen import LOOKED_AT, Earlier
+from iceberg.spark.steady import apart, local_rows
 from iceberg.spark.tables import Pinned, Since
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 
@@ -155,7 +156,7 @@ def _held(
     """By file and partition what is in the rows that are read, of those that earlier audits compared
     (`came_…`), and of those that are compared by now (`below_…`).
     """
-    rows = spark.sql(f"SELECT _file AS path, kafka FROM {of.rows}").where(read)
+    rows = spark.sql(f"SELECT _file AS path, kafka FROM {of.rows}").where(read & apart(F.col("path")))
     partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
     stretches = [
         how(f"kafka.{name}").alias(f"{name}_{end}")
@@ -321,9 +322,7 @@ def _snapshots(spark: SparkSession, of: Pinned) -> list[Problem]:
 def _added(spark: SparkSession, of: Pinned, kept: Sequence[Any]) -> DataFrame:
     """By snapshot what its manifests add: files, rows, and the first file outside of what it says."""
     ranges = [(row["snapshot_id"], *each) for row in kept for each in _ranges(row["summary"])]
-    told = F.broadcast(
-        spark.createDataFrame(ranges, "told_id long, told_partition int, start long, end long")
-    )
+    told = F.broadcast(local_rows(spark, ranges, "told_id long, told_partition int, start long, end long"))
     metrics = F.col("readable_metrics")
     added = (
         spark.sql(f"SELECT * FROM {of.table}.all_entries")

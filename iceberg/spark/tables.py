@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from iceberg.column_ids import KEY_ID, VALUE_ID
 from iceberg.spark.columns import COLUMNS_PROPERTY, WRONG_SQL, TableColumns, judging
-from iceberg.spark.flat import whole_value
+from iceberg.spark.flat import whole, whole_value
 from iceberg.spark.schemas import TopicSchemas
 
 COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_us", "timestamp_type")
 WRONG = "wrong"
+RAW = "__raw__"
 
 HEADERS_SQL = "array<struct<key string, value binary>>"
 
@@ -124,6 +127,31 @@ def judged_history(
     )
     described = f"{_PLACE_SQL}, {digest.compared_sql}, {WRONG} {WRONG_SQL}"
     return rows.mapInArrow(judging(of.columns, schemas), described)
+
+
+def unbound_history(spark: SparkSession, of: Pinned, since: Since, digest: Digest) -> DataFrame:
+    """The same of a topic that nothing was ever bound to, by Spark's own means: `wrong` where a row has more
+    than its bytes, or lacks those, which may be right all the same.
+    """
+    fields = {each["id"]: each for each in whole(of.fields)}
+    value = whole_value(of.fields)
+    messages = ((KEY_ID, F.col("key")), (VALUE_ID, value))
+    right = [_bytes_alone(message, fields[number]["type"]["fields"]) for number, message in messages]
+    return (
+        spark.sql(f"SELECT * FROM {of.rows}")
+        .where(beyond(of.topic, since))
+        .select(
+            F.lit(of.topic).alias("topic"),
+            *_compared(digest),
+            F.when(~reduce(Column.__and__, right), F.lit(1)).alias(WRONG),
+        )
+    )
+
+
+def _bytes_alone(message: Column, fields: Sequence[Mapping[str, Any]]) -> Column:
+    """Whether a key or value is null, or has bytes and no column beside them."""
+    others = [message[each["name"]].isNull() for each in fields if each["name"] != RAW]
+    return message.isNull() | reduce(Column.__and__, [message[RAW].isNotNull(), *others])
 
 
 def beyond(topic: str, since: Since) -> Column:

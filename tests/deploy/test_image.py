@@ -7,9 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from agent.telemetry.native import MODULES
+from deploy.images.__main__ import NATIVE, compile_native
+from deploy.setup.debian import NotToBeHad
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = (ROOT / "deploy" / "images" / "Containerfile").read_text()
@@ -47,7 +52,7 @@ def test_the_lock_of_the_image_is_enough_to_start_an_agent(tmp_path: Path) -> No
     )
     for package in PACKAGES:
         shutil.copytree(ROOT / package, app / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    (compiled,) = re.findall(r"^RUN (cc .+)$", CONTAINERFILE, re.MULTILINE)
+    (compiled,) = re.findall(r"^RUN (for source in .+)$", CONTAINERFILE, re.MULTILINE)
     native = shutil.which("cc") is not None
     if native:
         path = f"{venv}/bin:{os.environ['PATH']}"
@@ -56,7 +61,8 @@ def test_the_lock_of_the_image_is_enough_to_start_an_agent(tmp_path: Path) -> No
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(app), "HOME": str(tmp_path)}
     imports = (
         "import agent.app, agent.cli, agent.http, iceberg.committer\n"
-        f"from objectstore.batch import NATIVE\nassert NATIVE is {native}\nprint('started')"
+        "from agent.telemetry.native import MODULES\n"
+        f"assert set(MODULES.values()) == {{{native}}}, MODULES\nprint('started')"
     )
     done = subprocess.run(
         [python, "-c", imports], check=False, cwd=tmp_path, env=environment, capture_output=True, text=True
@@ -72,3 +78,29 @@ def test_the_lock_of_the_image_is_enough_to_start_an_agent(tmp_path: Path) -> No
     )
     assert shown.returncode == 0, shown.stderr
     assert "serve" in shown.stdout
+
+
+def test_every_native_module_is_compiled_everywhere() -> None:
+    """In the image by either way, and anew in the virtual environment when its source changes."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
+    assert sorted(each["sources"][0] for each in known) == sorted(NATIVE)
+    assert all(each["optional"] and each["py-limited-api"] for each in known)
+    setup = (ROOT / "deploy" / "setup" / "venv.sh").read_text()
+    assert [source for source in NATIVE if source not in setup or source[:-2] not in CONTAINERFILE] == []
+    assert {name.replace(".", "/") + ".c" for name in MODULES} == set(NATIVE)
+
+
+@pytest.mark.parametrize("source", NATIVE)
+def test_native_modules_have_the_same_bytes_wherever_the_tree_lies(tmp_path: Path, source: str) -> None:
+    if shutil.which("cc") is None:
+        with pytest.raises(NotToBeHad, match="install a C compiler"):
+            compile_native(source, tmp_path / "out")
+        return
+    made = []
+    for name in ("a", "another"):
+        (tmp_path / name / source).parent.mkdir(parents=True)
+        shutil.copy(ROOT / source, tmp_path / name / source)
+        compile_native(source, tmp_path / name / "out", tmp_path / name)
+        made.append((tmp_path / name / "out").read_bytes())
+    assert made[0] == made[1]
+    assert str(tmp_path).encode() not in made[0]

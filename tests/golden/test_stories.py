@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.checker.test_checker import FAILING
+from tests.equipment.appending import WAYS, appending
 from tests.golden.story import Storyteller
 from tests.unit.coordination.reflect import plain
 
@@ -15,10 +16,12 @@ FOLDER = Path(__file__).parent
 STORIES = sorted(FOLDER.glob("*.txt"))
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, request: pytest.FixtureRequest) -> None:
+def test_story(path: Path, way: str, request: pytest.FixtureRequest) -> None:
     written = path.read_text()
-    told = Storyteller().tell(written)
+    with appending(WAYS[way]):
+        told = Storyteller().tell(written)
     if request.config.getoption("--rewrite-golden"):
         path.write_text(told)
         return

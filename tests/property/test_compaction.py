@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from agent.background.rewriting.compaction.choice import Rules
 from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction
-from coordination.commands import MoveLogStart
+from coordination.commands import MoveLogStart, UndeleteRecords
 from coordination.memory_server import MemoryServer
-from coordination.state.types import Partition
+from coordination.state.types import Done, Partition
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, Record, build
 from objectstore.compression import Compression
@@ -26,6 +26,7 @@ from tests.unit.agent.kafka.test_handlers_retention import send
 from tests.unit.agent.rig import Agent, start_agent
 
 KEYS = [b"a", b"b", b"c", b"", b"a key that is hashed" * 2, b"another key that is hashed" * 2]
+DAY_MS = 24 * 3_600_000
 SEGMENT_BYTES = 700  # several segments in a test
 
 RECORD = st.tuples(st.sampled_from(KEYS), st.booleans())  # a key, and whether it is a tombstone
@@ -34,6 +35,7 @@ STEP = st.one_of(
     st.tuples(st.just("wait"), st.integers(1, 60)),
     st.tuples(st.just("compact"), st.integers(1, 8)),
     st.tuples(st.just("move start"), st.integers(0, 100)),
+    st.tuples(st.just("bring back"), st.integers(0, 100)),
 )
 
 
@@ -44,6 +46,7 @@ class Model:
     records: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
     seen: dict[int, int] = field(default_factory=dict)
     start: int = 0
+    hidden: int = 0  # below it a tombstone may have gone unseen, while it was held
 
     def newest(self) -> dict[bytes, int]:
         """Key → newest offset, at or above the log start."""
@@ -65,7 +68,7 @@ class Model:
             value = self.records[at][1]
             if value is not None:
                 assert at in kept, f"the newest record of {key!r}, offset {at}, is gone"
-            elif at not in kept:
+            elif at not in kept and (at >= self.hidden or at in self.seen):
                 assert now_ms >= self.seen[at] + retention_ms, f"the tombstone at {at} went too early"
         for row in before:
             if row.offset >= compacted_to:
@@ -82,12 +85,20 @@ def newest_below(records: list[tuple[bytes, bytes | None, int]], at: int, end: i
     return all(records[later][0] != records[at][0] for later in range(at + 1, end))
 
 
-async def story(steps: list[tuple[Any, ...]], lag_ms: int, retention_ms: int) -> None:
+async def brought_back(agent: Agent, model: Model, share: int) -> None:
+    """Move the log start back, by this share (percent) of what is held."""
+    partition = partition_of(agent, "c")
+    model.start -= (model.start - partition.held_start) * share // 100
+    message = UndeleteRecords(partition=[partition.handle], offset=[model.start])
+    assert await agent.services.replica.propose(message) == Done((model.start,))
+
+
+async def story(steps: list[tuple[Any, ...]], lag_ms: int, retention_ms: int, *, grace: bool) -> None:
     """Play the steps on one agent."""
     store = MemoryStore()
     agent = await start_agent(MemoryServer(), store)
     try:
-        await create(agent, topic("c", cleanup_policy="compact"))
+        await create(agent, topic("c", cleanup_policy="compact", floe_records_grace_ms=str(grace * DAY_MS)))
         clock, model = At(NOW), Model()
         for name, *given_ in steps:
             if name == "write":
@@ -98,6 +109,9 @@ async def story(steps: list[tuple[Any, ...]], lag_ms: int, retention_ms: int) ->
                 model.start = max(model.start, min(len(model.records), given_[0]))
                 handle = partition_of(agent, "c").handle
                 await agent.services.replica.propose(MoveLogStart(partition=[handle], offset=[model.start]))
+                model.hidden = max(model.hidden, model.start)
+            elif name == "bring back":
+                await brought_back(agent, model, given_[0])
             else:
                 await compacted(
                     agent, store, clock, model, Rules(0, 1, lag_ms, 1 << 60, retention_ms), given_[0]
@@ -163,10 +177,24 @@ ALL_GONE = [  # nothing stays of the only segment
 ]
 
 
+WRITES_B = ("write", [(b"b", False)], Compression.NONE)
+FORGOTTEN = [  # the tombstone of a record that is held goes: it must have taken that with it
+    ("write", [(b"a", False)], Compression.NONE),
+    ("compact", 8),
+    ("write", [(b"a", True)], Compression.NONE),
+    WRITES_B,
+    ("move start", 1),
+    *[each for _ in range(3) for each in (WRITES_B, ("compact", 8), ("wait", 30))],
+    ("bring back", 100),
+    WRITES_B,
+]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(STEP, max_size=25), st.sampled_from([0, 30]), st.sampled_from([0, 20, 1000]))
-@example(ALL_GONE, 0, 0)
+@given(st.lists(STEP, max_size=25), st.sampled_from([0, 30]), st.sampled_from([0, 20, 1000]), st.booleans())
+@example(ALL_GONE, 0, 0, False)
+@example(FORGOTTEN, 0, 20, True)
 def test_the_newest_record_of_every_key_is_read(
-    steps: list[tuple[Any, ...]], lag_ms: int, retention_ms: int
+    steps: list[tuple[Any, ...]], lag_ms: int, retention_ms: int, grace: bool
 ) -> None:
-    asyncio.run(story([*steps, ("compact", 8)], lag_ms, retention_ms))
+    asyncio.run(story([*steps, ("compact", 8)], lag_ms, retention_ms, grace=grace))

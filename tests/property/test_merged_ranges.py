@@ -3,7 +3,8 @@
 The model is a list of batches per partition. What a consumer is given begins with the batch that holds its
 offset and goes on without a gap (rule 7); OFFSET_OUT_OF_RANGE is said only of what is out of range; whatever
 the store does, an error is an error and never an empty answer where there are records. Collection has no
-grace here, so that readers meet objects that are gone all the time (rule 9).
+grace here, so that readers meet objects that are gone all the time (rule 9). Where records have one
+(floe.records.grace.ms), they are brought back as often as they are deleted, and must be what they were.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import pytest
 from agent.background.collection import make_collector, make_merged_collector
 from agent.background.rewriting.merging.merge import Parts
 from agent.background.rewriting.worker import Corrupt
-from coordination.commands import MoveLogStart
+from coordination.commands import MoveLogStart, PurgeRecords, UndeleteRecords
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.memory_server import MemoryServer
+from coordination.state import held
+from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, records, split
 from objectstore.faulty import Dice, FaultRates, FaultyStore
@@ -45,10 +48,12 @@ class Model:
     on_the_way: list[tuple[int, list[bytes], int]] = field(default_factory=list)
     end: int = 0
     start: int = 0
+    starts: list[int] = field(default_factory=lambda: [0])  # what it has been, each before it is asked for
     asked_start: int = 0  # of a move that may not have been answered yet
     good: int = 0
     failed: int = 0
     merged: int = 0
+    back: int = 0
 
 
 class Play:
@@ -60,6 +65,7 @@ class Play:
         self.store = store
         self.model = Model()
         self.writing = asyncio.Lock()
+        self.moving = asyncio.Lock()
 
     def below(self, limit: int) -> int:
         """A number in [0, limit)."""
@@ -96,12 +102,33 @@ class Play:
         model = self.model
         if self.below(4):
             return
-        offset = model.start + self.below(max(1, (model.end - model.start) // 2))
-        model.asked_start = max(model.asked_start, offset)
-        await self.agents[self.below(2)].services.replica.propose(
-            MoveLogStart(partition=[0], offset=[offset])
-        )
-        model.start = max(model.start, offset)
+        async with self.moving:
+            offset = model.start + self.below(max(1, (model.end - model.start) // 2))
+            model.asked_start = max(model.asked_start, offset)
+            await self.agents[self.below(2)].services.replica.propose(
+                MoveLogStart(partition=[0], offset=[offset])
+            )
+            model.start = max(model.start, offset)
+
+    async def bring_back(self) -> None:
+        """Deleted records come back, from any that is held on, or some of them go for good."""
+        model, replica = self.model, self.agents[self.below(2)].services.replica
+        async with self.moving:
+            first = partition_of(self.agents[0]).held_start
+            offset = first + self.below(model.start - first + 1)
+            if not self.below(8):
+                done = await replica.propose(PurgeRecords(partition=[0], offset=[offset]))
+                assert done == Done(offset - first)
+                return
+            model.start = offset
+            model.starts.append(offset)
+            done = await replica.propose(UndeleteRecords(partition=[0], offset=[offset]))
+            assert done == Done((offset,))
+            model.back += 1
+
+    def lowest(self, since: int, before: int) -> int:
+        """The lowest log start while something was asked: it was `before`, and `since` so many had been."""
+        return min([before, *self.model.starts[since:]])
 
     async def collect(self) -> None:
         """Everything that nothing refers to goes at once."""
@@ -118,7 +145,7 @@ class Play:
         """A fetch at any offset, with any limit, on any agent."""
         model = self.model
         agent = self.agents[self.below(2)]
-        before, end = model.start, model.end
+        since, before, end = len(model.starts), model.start, model.end
         offset = self.below(model.end + 2)
         answer = await fetch(agent, offset, bytes_max=(1, 300, 1 << 20)[self.below(3)])
         if answer.error_code == Code.OFFSET_OUT_OF_RANGE:
@@ -129,7 +156,7 @@ class Play:
             assert answer.error_code in (Code.KAFKA_STORAGE_ERROR, Code.CORRUPT_MESSAGE)
             model.failed += 1
             return
-        assert before <= offset
+        assert self.lowest(since, before) <= offset
         if not answer.records or not len(answer.records):
             assert offset >= end, f"nothing at {offset} where {end} were acknowledged"
             return
@@ -152,7 +179,7 @@ class Play:
         if not batches:
             return
         base, _, at = batches[self.below(len(batches))]
-        before = self.model.start
+        since, before = len(self.model.starts), self.model.start
         agent = self.agents[self.below(2)]
         ((code, offset, _),) = await offsets(agent, at)
         if code != Code.NONE:
@@ -160,13 +187,15 @@ class Play:
             return
         # Times of damaged records are not known: the answer is the first of them then, which may be earlier.
         damaged = [range(r.start, r.end) for r in agent.services.damages.ranges(agent.services.replica.state)]
-        assert max(base, before) <= offset or any(offset in each for each in damaged)
+        assert max(base, self.lowest(since, before)) <= offset or any(offset in each for each in damaged)
         assert offset <= max(base, self.model.asked_start)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    ("seed", "grace"), [*((seed, False) for seed in range(8)), *((seed, True) for seed in range(8, 14))]
+)
 @pytest.mark.timeout(120)
-async def test_what_is_read_is_what_was_written(seed: int) -> None:
+async def test_what_is_read_is_what_was_written(seed: int, grace: bool) -> None:
     memory = MemoryStore()
     faulty = FaultyStore(memory, seed, RATES)
     store = RetryingStore(faulty, PATIENT)
@@ -176,11 +205,12 @@ async def test_what_is_read_is_what_was_written(seed: int) -> None:
     agents = [await start_agent(server, store, name, **small) for name in ("a", "b")]
     try:
         play = Play(seed, agents, store)
-        await create(agents[0], partitions=1)
+        await create(agents[0], partitions=1, floe_records_grace_ms=str(3_600_000 * grace))
         await agents[1].services.replica.barrier()
         for _ in range(5):
             await play.write()
-        steps = (play.write, play.write, play.merge, play.merge, play.move_start, play.collect)
+        more = (play.move_start, play.bring_back, play.bring_back) if grace else ()
+        steps = (play.write, play.write, play.merge, play.merge, play.move_start, play.collect, *more)
 
         async def change() -> None:
             for _ in range(ROUNDS):
@@ -199,6 +229,8 @@ async def test_what_is_read_is_what_was_written(seed: int) -> None:
             await reads_all(play, agent)
         assert play.model.good >= GOOD_MIN
         assert play.model.merged > 0
+        if grace:
+            await comes_back(play)
         assert partition_of(agents[0]).high_watermark == play.model.end
     finally:
         for agent in agents:
@@ -215,3 +247,15 @@ async def reads_all(play: Play, agent: Agent) -> None:
         play.follows(offset, answer.records)
         last = [peek(answer.records, position) for position, _ in split(answer.records)][-1]
         offset = last.base_offset + last.last_offset_delta + 1
+
+
+async def comes_back(play: Play) -> None:
+    """Everything that is held is read again, on either agent."""
+    assert play.model.back > 0
+    replica = play.agents[0].services.replica
+    done = await replica.propose(UndeleteRecords(partition=[0], offset=[held.ALL]))
+    assert isinstance(done, Done)
+    play.model.start = partition_of(play.agents[0]).log_start
+    for agent in play.agents:
+        await agent.services.replica.barrier()
+        await reads_all(play, agent)

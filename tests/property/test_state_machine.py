@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordination.commands import (
+    AlterClusterConfigs,
+    AlterTopicConfigs,
     AssignClassicGeneration,
     BindSchema,
     ClassicMember,
@@ -22,11 +24,13 @@ from coordination.commands import (
     ExpireProducers,
     FenceIncarnation,
     MoveLogStart,
+    PurgeRecords,
     PutClassicGeneration,
+    UndeleteRecords,
 )
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
-from coordination.state import Done, Refused, State
+from coordination.state import Done, Refused, State, held
 from coordination.state.schemas import spans_between
 from coordination.state.types import Partition
 from tests.unit.coordination.kit import DAY_MS, Script, chunk, for_good, swap, tiles
@@ -49,14 +53,28 @@ class ModelProducer:
 class ModelPartition:
     """Records as a list: element n is the record at offset n, as the schemas of key and value that judged it.
 
-    `binding`: those of now.
+    `binding`: those of now; `held`: the first that is below the start and can come back.
     """
 
     records: list[tuple[int, int]] = field(default_factory=list)
     binding: tuple[int, int] = (0, 0)
     start: int = 0
+    held: int = 0
     merged_end: int = 0
     producers: dict[int, ModelProducer] = field(default_factory=dict)
+
+    def move(self, offset: int, *, grace: bool) -> bool:
+        """Delete the records below the offset. Whether what is merged is let go of."""
+        if offset > self.start and not grace and self.held == self.start:
+            self.held = offset
+        self.start = offset
+        return self.let_go()
+
+    def let_go(self) -> bool:
+        """Whether what is merged is let go of: none of it is held."""
+        gone = self.held >= self.merged_end > 0
+        self.merged_end = 0 if gone else self.merged_end
+        return gone
 
     def append(self, count: int, producer: int, epoch: int, sequence: int) -> tuple[int, int]:
         """The answer that Kafka would give, and its effect."""
@@ -123,6 +141,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.script = Script()
         self.model: dict[int, ModelPartition] = {}
+        self.grace = False
         self.topics: dict[str, list[int]] = {}
         self.groups: dict[str, ModelGroup] = {}
         self.live: list[int] = []
@@ -287,9 +306,38 @@ class Machine(RuleBasedStateMachine):
         offset = data.draw(st.integers(partition.start, len(partition.records)))
         result = self.script.one(self.live[0], MoveLogStart(partition=[handle], offset=[offset]))
         assert result == Done((offset,))
-        partition.start = offset
-        if offset >= partition.merged_end:
-            partition.merged_end = 0
+        partition.move(offset, grace=self.grace)
+
+    @rule(on=st.booleans())
+    def set_grace(self, on: bool) -> None:
+        change = AlterTopicConfigs.Change(name=held.GRACE, value=str(DAY_MS if on else 0))
+        assert self.script.one(self.live[0], AlterClusterConfigs(changes=[change])) == Done()
+        self.grace = on
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def bring_back(self, data: st.DataObject) -> None:
+        handle = data.draw(st.sampled_from(sorted(self.model)))
+        partition = self.model[handle]
+        offset = data.draw(st.integers(0, len(partition.records)))
+        result = self.script.one(self.live[0], UndeleteRecords(partition=[handle], offset=[offset]))
+        if partition.held <= offset <= partition.start:
+            assert result == Done((offset,))
+            partition.start = offset
+        else:
+            assert isinstance(result, Refused)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def purge(self, data: st.DataObject) -> None:
+        handle = data.draw(st.sampled_from(sorted(self.model)))
+        partition = self.model[handle]
+        offset = data.draw(st.integers(0, len(partition.records)))
+        to = max(min(offset, partition.start), partition.held)
+        result = self.script.one(self.live[0], PurgeRecords(partition=[handle], offset=[offset]))
+        assert result == Done(to - partition.held)
+        partition.held = to
+        partition.let_go()
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -312,10 +360,8 @@ class Machine(RuleBasedStateMachine):
         elif changed == "start":
             offset = data.draw(st.integers(partition.start, end))
             self.script.one(self.live[0], MoveLogStart(partition=[handle], offset=[offset]))
-            dropped = offset >= partition.merged_end > 0
-            partition.start = offset
-            partition.merged_end = 0 if dropped else partition.merged_end
-            changed = "dropped" if dropped or offset == end else "nothing"
+            dropped = partition.move(offset, grace=self.grace)
+            changed = "dropped" if dropped or partition.held == end else "nothing"
         elif changed == "deleted":
             (name,) = [name for name, handles in self.topics.items() if handle in handles]
             self._delete(name)
@@ -350,8 +396,9 @@ class Machine(RuleBasedStateMachine):
         for handle, partition in self.model.items():
             shown = self._shown(handle)
             assert (shown.log_start, shown.high_watermark) == (partition.start, len(partition.records))
+            assert shown.held_start == partition.held
             assert (shown.merged.end_offset if shown.merged else 0) == partition.merged_end
-            first_row = max(partition.start, partition.merged_end)
+            first_row = max(partition.held, partition.merged_end)
             for offset in (first_row, len(partition.records) - 1):
                 if first_row <= offset < len(partition.records):
                     first = shown.slices.plan(offset, 0)[0]
@@ -364,7 +411,7 @@ class Machine(RuleBasedStateMachine):
             assert shown.begins_span == (
                 (shown.spans[-1][1:] if shown.spans else (0, 0)) != partition.binding
             )
-            start, end = partition.start, len(partition.records)
+            start, end = partition.held, len(partition.records)
             found = spans_between(self.script.state, shown, start, end)
             changes = [
                 at

@@ -43,9 +43,13 @@ CACHE_BYTES = 1 << 22
 
 
 async def audit(
-    agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger, truths: Sequence[Truth]
+    agents: Sequence[AgentNode],
+    objects: ObjectStore,
+    ledger: Ledger,
+    truths: Sequence[Truth],
+    was_start: int,
 ) -> list[Finding]:
-    """Everything below."""
+    """Everything below. `was_start`: where the log of `mortal.py` began before its records came back."""
     findings = await agree(agents)
     app = agents[0].app
     assert app is not None, "healed before it is audited"
@@ -58,7 +62,7 @@ async def audit(
         for topic in [each for each in state.topics if each != HURT]:  # which has none
             known = _Topic(topic, agents[0], Readers(ranges, reader))
             try:
-                findings += await _table(known, objects, ledger, truths)
+                findings += await _table(known, objects, ledger, truths, was_start)
             except StoreError as error:  # what it is compared with is gone
                 findings.append(Finding("unseen", topic, f"its records cannot be read: {error!r}", ()))
             if not findings and known.tables:  # its newest rows are those of that table
@@ -165,9 +169,11 @@ class _Topic:
 
 
 async def _table(
-    topic: _Topic, objects: ObjectStore, ledger: Ledger, truths: Sequence[Truth]
+    topic: _Topic, objects: ObjectStore, ledger: Ledger, truths: Sequence[Truth], was_start: int
 ) -> list[Finding]:
-    """Table rows = records, each once; rows of records that are gone by right may be there still."""
+    """Table rows = records, each once; rows of records that are gone by right may be there, and those of
+    records that went before the table had them, and came back, are not.
+    """
     try:
         async with asyncio.timeout(TABLE_S_MAX):
             while not topic.complete():  # noqa: ASYNC110 - polls a table
@@ -199,6 +205,8 @@ async def _table(
         trimmed = topic.name in (SHORT_LIVED, MORTAL) or topic.name.startswith(ASIDE)
         expired = trimmed and place[1] < starts[place[0]]
         if place not in due and (expired or topic.name == KEPT):
+            continue
+        if place not in rows and topic.name == MORTAL and place[1] < was_start:
             continue
         detail = f"{place}: {rows.get(place)!r}, topic {due.get(place)!r}"
         findings.append(Finding("table-differs", topic.name, detail, ()))

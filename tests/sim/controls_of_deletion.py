@@ -1,15 +1,16 @@
-"""Rules of deleted topics broken: what they hold goes once, however many entries it takes."""
+"""Rules of deleted topics and records broken: what they hold goes once, when its time is over."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from agent.background.expiry import topics
+from agent.background.expiry import records, topics
 from coordination.replica import clock_watch
-from coordination.state import deleted, leaving
+from coordination.state import deleted, held, leaving
 from coordination.state.data import StateData
-from coordination.state.levels import LEAVING, SOFT_DELETE
-from coordination.state.types import Partition, Topic
+from coordination.state.levels import LEAVING, RECORDS_GRACE, SOFT_DELETE
+from coordination.state.types import At, Partition, Topic
+from objectstore.naming import ChunkId
 from tests.sim.controls import LOST, Control, patched
 
 
@@ -46,7 +47,43 @@ def _purged_early() -> tuple[tuple[Any, str, Any], ...]:
     )
 
 
+def _records_collected() -> tuple[tuple[Any, str, Any], ...]:
+    """The chunks of records that can come back are collected."""
+    real = held.move
+
+    def move(state: StateData, partition: Partition, offset: int, at: At) -> None:
+        real(state, partition, offset, at)
+        rows = partition.slices.oldest(len(partition.slices), 1 << 62)
+        gone = {each.chunk for each in rows if each.end_offset <= offset and isinstance(each.chunk, ChunkId)}
+        state.chunks.garbage.update((each, at.now_ms) for each in gone)
+
+    return ((held, "move", move),)
+
+
+def _records_purged_early() -> tuple[tuple[Any, str, Any], ...]:
+    """A clock that is an hour ahead lets go of records whose time is not over."""
+    real = clock_watch.deletion_ms
+    return (
+        (held, "too_soon", lambda state, judged_ms: None),
+        (records, "deletion_ms", lambda state, now_ms: real(state, now_ms) + 3_600_000),
+    )
+
+
 DELETION = (
+    Control(
+        "held-records-collected",
+        "9: nothing goes that may be referenced",
+        LOST | {"mortal"},
+        lambda: patched(*_records_collected()),
+        lambda plan: plan.mortal and plan.level >= RECORDS_GRACE,
+    ),
+    Control(
+        "held-records-purged-early",
+        "15: time that deletes is agreed on",
+        frozenset({"too-early"}),
+        lambda: patched(*_records_purged_early()),
+        lambda plan: plan.mortal and plan.level >= RECORDS_GRACE,
+    ),
     Control(
         "deleted-topic-collected",
         "9: nothing goes that may be referenced",

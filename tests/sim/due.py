@@ -25,6 +25,8 @@ STEP_MS = agreed_time.STEP_MS
 """As stated, whatever a control puts in its place."""
 APART_MS, SKEW_MS = agreed_time.APART_MS, agreed_time.SKEW_MS
 """As stated."""
+JUDGED = ("move_log_start", "swap_segments", "purge_topics", "purge_records")
+"""Commands that say as of when they judge ages."""
 RUN_MS_MAX = 3_600_000
 """What is kept for longer cannot be over in a run."""
 
@@ -55,7 +57,7 @@ class Due:
 
     def _done(self, kind: str, message: Any, result: Done, now_ms: int) -> None:
         stated_ms = max(now_ms, self._alone_ms) + STATED_MS
-        if kind in ("move_log_start", "swap_segments", "purge_topics") and message.judged_ms > stated_ms:
+        if kind in JUDGED and message.judged_ms > stated_ms:
             self._wrong("too-early", f"{kind} judged {message.judged_ms - now_ms} ms ahead of the true time")
         if kind in ("expire_producers", "expire_transactions") and result.value:
             self._wrong("too-early", f"{kind}: {result.value} of them")

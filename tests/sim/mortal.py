@@ -1,7 +1,9 @@
 """A topic whose records are deleted, and which is deleted itself and made again under its name.
 
 One client does all of it, so it knows what must be there: from the log start that DeleteRecords was answered
-with on, every acknowledged record of the topic's present life, once, and nothing of a life before.
+with on, every acknowledged record of the topic's present life, once, and nothing of a life before. Records
+that it deleted it brings back now and then, while they are held (floe.records.grace.ms): then they must be
+there again.
 
 These requests name the topic. So one that the network held up means the topic that has the name when it
 arrives, as with any broker: a record that was sent to the last life, DeleteRecords or DeleteTopics that were
@@ -27,7 +29,9 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from agent.kafka.handlers import k00_produce, k20_delete_topics, k21_delete_records
 from agent.net.wire.generated.delete_records import DeleteRecordsRequest
 from agent.net.wire.generated.produce import ProduceRequest
-from coordination.commands import UndeleteTopic
+from coordination.commands import UndeleteRecords, UndeleteTopic
+from coordination.state.held import ALL
+from coordination.state.state import State
 from coordination.state.types import Done
 from objectstore.batch import records
 from tests.checker.findings import Finding
@@ -64,6 +68,10 @@ class Arrivals:
         self._present: list[_Asked] = []
         self.topic_id = b""
         """Of the topic that was made last."""
+        self.handle = -1
+        """Of its partition."""
+        self.was_start = 0
+        """The highest log start before records were brought back: its table may have begun there."""
         self.back = b""
         """Of the topic whose life goes on when it comes back. None where a deletion of long ago came into it:
         then somebody's Metadata may have made another one, which has nothing of what is known.
@@ -77,8 +85,11 @@ class Arrivals:
         """A life is about to begin. What is under way may come to the one before or to this one."""
         self._present, self.back = list(self._under_way), b""
 
-    def applied(self, kinds: Sequence[str], commands: Sequence[Any], results: Any) -> None:
+    def applied(self, state: State, kinds: Sequence[str], commands: Sequence[Any], results: Any) -> None:
         """An entry was applied by the first agent: what another one gave up may be in it, and counts now."""
+        topic = state.topics.get(MORTAL)
+        if topic is not None and topic.partitions[0].handle != self.handle:
+            self.handle, self.was_start = topic.partitions[0].handle, 0
         for kind, command, result in zip(kinds, commands, results, strict=True):
             if kind == "delete_topic" and command.delete_topic.name == MORTAL and isinstance(result, Done):
                 self._present.append(_Asked(deletes=True))
@@ -86,6 +97,26 @@ class Arrivals:
                 self.topic_id = command.create_topic.topic_id
             if kind == "undelete_topic" and isinstance(result, Done):
                 self._came_back(command.undelete_topic.topic_id)
+            if kind == "move_log_start" and isinstance(result, Done):
+                self._moved(command.move_log_start, result)
+            if kind == "undelete_records" and isinstance(result, Done):
+                self._records_came_back(command.undelete_records)
+
+    def _moved(self, message: Any, result: Done) -> None:
+        """Log starts moved, also where the agent that was asked gave it up."""
+        assert isinstance(result.value, tuple), "the log start of each"
+        starts = dict(zip(message.partition, result.value, strict=True))
+        if self.handle in starts:
+            self._present.append(_Asked(before=starts[self.handle]))
+
+    def _records_came_back(self, message: Any) -> None:
+        """What was deleted before is there again; what is under way may delete it anew."""
+        if self.handle in message.partition:
+            self.was_start = max(self.was_start, self.before)
+            self._present = [
+                each if each in self._under_way else _Asked(each.values, 0, each.deletes)
+                for each in self._present
+            ]
 
     def _came_back(self, topic_id: bytes) -> None:
         """A topic was deleted and is back: what it had in its life so far it has."""
@@ -230,9 +261,21 @@ class Mortal:
             if answer.get(KEY) is not None:
                 self._start = max(self._start, before)
                 self._around.counts["records deleted"] += 1
+        if self._start and self._around.loop.random.random() < 0.5:
+            await self._brought_back()
         known = [offset for offset in self._acked if offset >= self._start]
         found = await self._read()
         self._judge(known, found)
+
+    async def _brought_back(self) -> None:
+        """Bring records back, to one that was acknowledged or as many as are held."""
+        to = self._around.loop.random.choice([ALL, *(each for each in self._acked if each < self._start)])
+        message = UndeleteRecords(partition=[self._arrivals.handle], offset=[to])
+        result = await self._around.propose(message)
+        if isinstance(result, Done):
+            assert isinstance(result.value, tuple), "the log start of each"
+            self._around.counts["records brought back"] += result.value[0] < self._start
+            self._start = result.value[0]
 
     async def _written(self) -> None:
         producer = AIOKafkaProducer(

@@ -88,7 +88,8 @@ async def play(world: World) -> list[Finding]:
     findings += await _served(world.agents)
     if not findings:
         findings += _judged(before, await _found(world, world.agents[0]))
-        findings += await audit(world.agents, world.objects, world.ledger, world.witness.truths)
+        seen = world.witness
+        findings += await audit(world.agents, world.objects, world.ledger, seen.truths, seen.mortal.was_start)
     return findings
 
 

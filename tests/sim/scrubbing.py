@@ -286,5 +286,5 @@ def _merged(replica: Replica, done: Vandalism) -> Iterator[str]:
         partition = replica.state.partitions[handle]
         manifest = decode(done.first[manifest_key(named)], named)
         for info in (manifest[number] for number in range(len(manifest))):
-            if partition is not None and info.end_offset > partition.log_start:
+            if partition is not None and info.end_offset > partition.held_start:
                 yield segment_key(info.segment)

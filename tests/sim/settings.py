@@ -34,8 +34,8 @@ CLUSTER = {
     "offsets.retention.check.interval.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-NEWEST = {"floe.delete.retention.ms": "6000"}
-"""What clusters of the newest level have besides: deleted topics come back, or go for good, within a run."""
+NEWEST = {"floe.delete.retention.ms": "6000", "floe.records.grace.ms": "4000"}
+"""What those of the newest level have besides: deleted topics and records come back, or go, within a run."""
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1500"}
 SHORT_RETENTION = {"retention.bytes": "3000", "floe.table.retention": "follow"}
 

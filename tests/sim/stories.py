@@ -1,8 +1,8 @@
 """Plans that are kept for the story that their names tell: `python -m tests.sim.stories` runs them all.
 
 A plan's file says what must have happened in its run (`needs`: counts of the coverage, at least), so that one
-which no longer comes to its story, because the code has changed its schedule, is noticed. With the names of a
-plan and of a control (controls.py) that one is run with the rule broken.
+which no longer comes to its story, because the code has changed its schedule, is noticed. With the name of a
+plan only that one is run, and with that of a control too (controls.py), with the rule broken.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def told(path: Path) -> dict[str, Any]:
     }
 
 
-def _all() -> Iterator[str]:
-    for path in PLANS:
+def _clean(*names: str) -> Iterator[str]:
+    for path in PLANS if not names else [each for each in PLANS if each.stem in names]:
         yield json.dumps(told(path))
 
 
@@ -57,5 +57,5 @@ if __name__ == "__main__":
         raise SystemExit("set PYTHONHASHSEED=0: sets of strings must have one order in every process")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
-    for line in _broken(*sys.argv[1:]) if len(sys.argv) > 1 else _all():
+    for line in _broken(*sys.argv[1:]) if len(sys.argv) > 2 else _clean(*sys.argv[1:]):
         sys.stdout.write(line + "\n")

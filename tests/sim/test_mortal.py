@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordination.commands import CreateTopic, DeleteTopic, UndeleteTopic, command
+from coordination.state.state import State
 from coordination.state.types import Done
 from tests.sim.mortal import MORTAL, Arrivals, Mortal
 
@@ -18,7 +19,7 @@ FIRST, OTHER = b"1" * 16, b"2" * 16
 def _applied(arrivals: Arrivals, *messages: Any) -> None:
     """An entry of these commands, all of which succeed."""
     kinds = ["_".join(re.findall("[A-Z][a-z]+", type(each).__name__)).lower() for each in messages]
-    arrivals.applied(kinds, [command(each) for each in messages], [Done(None)] * len(messages))
+    arrivals.applied(State(), kinds, [command(each) for each in messages], [Done(None)] * len(messages))
 
 
 def _life() -> Arrivals:

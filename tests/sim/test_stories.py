@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from objectstore import native
 from tests.sim import child
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
@@ -36,6 +37,15 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
     assert run["valid"], run["report"]
     assert not run["missing"], f"{kept['story']} happened too rarely: {run['missing']} of {kept['needs']}"
     assert run["acknowledged"] > 20
+
+
+@pytest.mark.parametrize("name", ["agent_dies_between_put_and_append", "held_end_arrives_a_transaction_late"])
+def test_a_story_goes_the_same_way_without_native_code(
+    name: str, runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last count. The golden stories are told both ways too."""
+    monkeypatch.setenv(native.VARIABLE, "0")
+    assert _told(name)[name] == runs[name]
 
 
 @pytest.mark.parametrize(

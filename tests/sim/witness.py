@@ -119,7 +119,7 @@ class Witness:
             self.commands[f"{kind} {result.code.name}" if isinstance(result, Refused) else kind] += 1
         self.positions.applied(state, kinds, commands)
         self.due.applied(state, kinds, commands, done.results)
-        self.mortal.applied(kinds, commands, done.results)
+        self.mortal.applied(state, kinds, commands, done.results)
 
     def ended(self, known: Transaction, commit: bool, revision: int) -> None:
         """A transaction has ended at a revision, on one of the agents."""

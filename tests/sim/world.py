@@ -196,7 +196,8 @@ class World:
     async def _audited(self) -> list[Finding]:
         """What no client sees."""
         agents, objects, truths = self.agents, self.objects, self.witness.truths
-        found: list[Finding] = await self._node("audit", audit(agents, objects, self.ledger, truths))
+        auditing = audit(agents, objects, self.ledger, truths, self.witness.mortal.was_start)
+        found: list[Finding] = await self._node("audit", auditing)
         if self.plan.archived:
             first = self.vandalism.first
             found += await self._node("audit", archived.judged(agents, objects, self.kept, first))

@@ -38,7 +38,7 @@ LATER = (
     "register_schema", "delete_schema_versions", "put_subject_settings",
     "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls", "alter_client_quotas",
     "create_delegation_token", "renew_delegation_token", "expire_delegation_token",
-    "undelete_topic", "purge_topics",
+    "undelete_topic", "purge_topics", "undelete_records", "purge_records",
 )  # fmt: skip
 """Commands above level 1. Code of level 1 does not have them."""
 RARE = (

@@ -132,8 +132,10 @@ class LogRetention(Job):
 
 
 def _first_goes(partition: Partition, merged: Merged, rules: Rules, now_ms: int) -> bool:
-    """Whether the first segment goes, from what the state knows of it; one without a timestamp may."""
+    """Whether the first segment goes, from what the state knows of it; one without a timestamp may, and where
+    it is held it says nothing of those behind it.
+    """
     first = Piece(merged.first_end_offset, merged.first_size_bytes, merged.first_max_timestamp_ms)
-    if first.max_timestamp_ms < 0:
+    if first.max_timestamp_ms < 0 or first.end_offset <= partition.log_start:
         return True
     return new_start([first], -1, partition.size_bytes, rules, now_ms) >= 0

@@ -80,6 +80,8 @@ def new_start(pieces: Iterable[Piece], log_start: int, size_bytes: int, rules: R
     ageless = True  # every piece so far has expired or has no timestamp
     for piece in pieces:
         excess -= piece.size_bytes
+        if piece.end_offset <= log_start:  # held (coordination/state/held.py), or not yet out of its manifest
+            continue
         old = rules.expired(piece.max_timestamp_ms, now_ms)
         ageless = ageless and (old or piece.max_timestamp_ms < 0)
         if excess >= 0 or (old and ageless):

@@ -21,10 +21,10 @@ NOWHERE = (1 << 63) - 1
 class Decided(NamedTuple):
     """Offsets of a partition to pass over: `final` for good, `recent` so new that nothing is rewritten yet.
 
-    What lies below `log_start` is of no use to anybody, and passed over without a decision.
+    What lies below `held_start` is of no use to anybody, and passed over without a decision.
     """
 
-    log_start: int
+    held_start: int
     final: Sequence[Skipped]
     recent: Sequence[Skipped]
 
@@ -48,11 +48,11 @@ class Decisions:
     def of(self, partition: Partition) -> Decided:
         """The partition's, as of now."""
         if not partition.skipped:
-            return Decided(partition.log_start, (), ())
+            return Decided(partition.held_start, (), ())
         grace, now_ms = self._grace, self._grace.now_ms()
         final: list[Skipped] = []
         recent: list[Skipped] = []
         for each in partition.skipped:
             name = (partition.handle, each.end, each.since_ms)
             (final if grace.is_over(name, each.since_ms, now_ms) else recent).append(each)
-        return Decided(partition.log_start, tuple(final), tuple(recent))
+        return Decided(partition.held_start, tuple(final), tuple(recent))

@@ -43,7 +43,7 @@ class Salvage:
         self._ranges = ranges
         self._catch_up = catch_up
         self._final = decided.final
-        self._log_start = decided.log_start
+        self._held_start = decided.held_start
 
     async def manifest(self, partition: Partition, merged: Merged) -> Manifest:
         """The partition's manifest; where it is lost and all of it is passed over, one without segments.
@@ -103,7 +103,7 @@ class Salvage:
         yield from sorted(found, key=lambda piece: piece[0].base_offset)
 
     def _passed(self, start: int, end: int) -> bool:
-        return covered(max(start, self._log_start), end, self._final)
+        return covered(max(start, self._held_start), end, self._final)
 
     async def _twice(self, look: Callable[[], Awaitable[_Content]]) -> _Content:
         """A second look at what is gone, behind a read barrier, where that could be passed over."""

@@ -173,7 +173,7 @@ def _segment(world: World, handle: int, pointer: Merged, manifest: Manifest, num
             partition is not None
             and partition.merged is not None
             and partition.merged.manifest == pointer.manifest
-            and partition.log_start < info.end_offset
+            and partition.held_start < info.end_offset
         )
 
     def problem(content: bytes) -> str:
@@ -193,11 +193,11 @@ def partition_of(replica: Replica, handle: int) -> Partition | None:
 
 
 def places_of(replica: Replica, handle: int, start: int, end: int) -> tuple[Place, ...]:
-    """These offsets of a partition, as far as they are readable."""
+    """These offsets of a partition, as far as they are readable, or held and can come back."""
     partition = partition_of(replica, handle)
-    if partition is None or max(start, partition.log_start) >= end:
+    if partition is None or max(start, partition.held_start) >= end:
         return ()
-    return (Place(partition.topic.name, partition.index, max(start, partition.log_start), end),)
+    return (Place(partition.topic.name, partition.index, max(start, partition.held_start), end),)
 
 
 async def strays(world: World, after: str, _look: Look) -> AsyncIterator[str]:

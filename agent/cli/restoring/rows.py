@@ -87,7 +87,7 @@ _Heap = list[tuple[int, int, Row, Generator[Row, None, None]]]
 
 def older_of(source: Source) -> dict[int, Older]:
     """What the table has below log starts, by partition. Raises Failure."""
-    told = agent_http.ask(source.http, f"/admin/restorable/{source.topic_id}/rows")
+    told = agent_http.ask(source.http, f"/admin/restorable/{source.topic_id}/rows?{source.below}")
     begun = {each.partition: each.start for each in source.parts if each.start}
     if {each["partition"]: each["start"] for each in told["partitions"]} != begun:
         raise refused(f"records of {source.topic} left the log meanwhile: run the command again")

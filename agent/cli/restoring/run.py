@@ -37,7 +37,7 @@ ROW_CODEC: Final = Compression.ZSTD
 @dataclass(frozen=True, slots=True)
 class Restoring:
     """What is asked. `without`: configs that the new topic shall not have; `with_table`: rows of the topic's
-    table, too, of records that left the log.
+    table, too, of records that left the log; `with_held`: records below log starts that are held.
     """
 
     topic: str
@@ -48,6 +48,7 @@ class Restoring:
     dry_run: bool = False
     without: Sequence[str] = ()
     with_table: bool = False
+    with_held: bool = False
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ Advance = Callable[[int], None]
 
 async def restored(given: Restoring, advance: Advance) -> Report:
     """Restore it, or with `dry_run` see what that would be. `advance`: told of offsets. Raises Failure."""
-    source = await asyncio.to_thread(source_of, given.http, given.topic)
+    source = await asyncio.to_thread(source_of, given.http, given.topic, held=given.with_held)
     if source.topic == given.name and not source.deleted:
         raise usage(f"--as {given.name!r} is the topic itself: give the new one another name")
     async with session(given.bootstrap) as kafka:

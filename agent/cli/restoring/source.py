@@ -24,7 +24,10 @@ class Part(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A topic as it is told of. `configs`: its own; `table`: as namespace.name, None for none."""
+    """A topic as it is told of. `configs`: its own; `table`: as namespace.name, None for none.
+
+    `held`: with what is held below its log starts.
+    """
 
     http: str
     topic: str
@@ -33,14 +36,23 @@ class Source(NamedTuple):
     configs: Mapping[str, str]
     table: str | None
     parts: Sequence[Part]
+    held: bool = False
+
+    @property
+    def below(self) -> str:
+        """Of a query: whether what is held is asked for."""
+        return "held=true" if self.held else "held=false"
 
 
-def source_of(http: str, named: str) -> Source:
-    """The topic of this name, else the deleted one; or of this id. Raises Failure."""
-    told = agent_http.ask(http, f"/admin/restorable/{quote(named, safe='')}")
+def source_of(http: str, named: str, *, held: bool = False) -> Source:
+    """The topic of this name, else the deleted one; or of this id. Raises Failure.
+
+    `held`: from what is held below its log starts on.
+    """
+    told = agent_http.ask(http, f"/admin/restorable/{quote(named, safe='')}{'?held=true' if held else ''}")
     parts = [Part(each["partition"], each["start"], each["end"]) for each in told["partitions"]]
     return Source(
-        http, told["topic"], told["topic_id"], told["deleted"], told["configs"], told["table"], parts
+        http, told["topic"], told["topic_id"], told["deleted"], told["configs"], told["table"], parts, held
     )
 
 
@@ -50,7 +62,8 @@ async def batches(
     """The batches that have offsets in [start, end), whole, in order, their CRCs checked. Raises Failure."""
     offset = start
     while offset < end:
-        path = f"/admin/restorable/{source.topic_id}/batches?partition={partition}&offset={offset}"
+        which = f"{source.below}&partition={partition}&offset={offset}"
+        path = f"/admin/restorable/{source.topic_id}/batches?{which}"
         content = await asyncio.to_thread(agent_http.fetch, source.http, f"{path}&bytes={BYTES_AT_ONCE}")
         where = f"{source.topic}-{partition} from offset {offset}"
         if not content:

@@ -23,6 +23,7 @@ from agent.http.needs import (
     READ_QUIETLY,
 )
 from agent.http.parts import Parts
+from coordination.state.held import held_bytes
 from coordination.state.types import Partition, Schema, Topic
 from coordination.topic_configs import TOPIC_CONFIGS, effective
 from objectstore.turns import Turns, in_turns
@@ -136,7 +137,7 @@ def _partitions(parts: Parts, topic: Topic, first: int) -> Iterator[Html]:
     shown = topic.partitions[first : first + PARTITIONS]
     path = url("/console/topics/{}", topic.name)
     yield tag("h2", "Partitions")
-    heads = ("Partition#", "Start#", "End#", "Stable end#", "Size#", "")
+    heads = ("Partition#", "Start#", "End#", "Stable end#", "Size#", "Of it held#", "")
     reads = may(parts, READ_QUIETLY, topic.name)
     yield table(heads, (_partition(topic, each, reads=reads) for each in shown))
     if first:
@@ -149,7 +150,8 @@ def _partition(topic: Topic, one: Partition, *, reads: bool) -> tuple[Content, .
     to = url("/console/topics/{}/records", topic.name, partition=one.index, start="newest", run=1)
     newest = link("newest records", to) if reads else ""
     offsets = (one.log_start, one.high_watermark, one.last_stable)
-    return one.index, *map(number, offsets), size(one.size_bytes), newest
+    held = size(held_bytes(one)) if one.held else ""
+    return one.index, *map(number, offsets), size(one.size_bytes), held, newest
 
 
 def _configs(parts: Parts, topic: Topic) -> Iterator[Html]:

@@ -84,6 +84,8 @@ class Wanted:
 
     `ahead`: who asks has heard of a leader epoch that this agent has not. `older` plans a merged range where
     the partition's own slices begin above `offset`; `failure` says why it could not be looked up.
+    `start`: from where on it may read, where that is below the log start (of what is held,
+    coordination/state/held.py).
     """
 
     partition: PartitionView | None
@@ -93,6 +95,7 @@ class Wanted:
     unknown_code: Code = Code.UNKNOWN_TOPIC_OR_PARTITION
     older: SlicePlan | None = None
     failure: Exception | None = None
+    start: int | None = None
 
 
 @dataclass(slots=True)
@@ -199,7 +202,8 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
     if want.ahead:
         return Planned(want, Code.UNKNOWN_LEADER_EPOCH)
     planned = Planned(want, Code.NONE, partition.high_watermark, partition.last_stable, partition.log_start)
-    if not partition.log_start <= want.offset <= partition.high_watermark:
+    start = partition.log_start if want.start is None else want.start
+    if not start <= want.offset <= partition.high_watermark:
         planned.code = Code.OFFSET_OUT_OF_RANGE
         return planned
     end = partition.last_stable if read_committed else partition.high_watermark

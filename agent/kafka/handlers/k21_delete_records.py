@@ -4,7 +4,8 @@ Versions 0 to 2.
 Behaviour: -1 stands for the high watermark; an offset below the log start leaves it there, one beyond the
 high watermark is OFFSET_OUT_OF_RANGE; a topic that is compacted only is POLICY_VIOLATION. Answered with the
 low watermark (the log start) once applied: no agent that has caught up shows the records any more. Which
-rows of the topic's table go with them is `floe.table.retention`'s to say.
+rows of the topic's table go with them is `floe.table.retention`'s to say, and for how long they can come back
+`floe.records.grace.ms`'s.
 Deviations: none known.
 """
 

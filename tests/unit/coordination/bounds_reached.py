@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordination.commands import CommitOffsets, DeleteTopic
-from coordination.state.bounds import DELETED_BYTES, EXPIRE_MS
+from coordination.state.bounds import DELETED_BYTES, EXPIRE_MS, LEADER_EPOCH
 from coordination.state.types import Done
 from tests.unit.coordination.kit import A, Script, swap
 
@@ -28,3 +28,9 @@ def expire_ms(script: Script) -> None:
         message = CommitOffsets(group="g", generation=-1, partition=[0], offset=[5], retention_ms=retention)
         assert script.one(A, message) == Done()
         assert script.state.groups["g"].offsets.get(0).expire_ms == until
+
+
+def leader_epoch(script: Script) -> None:
+    script.state.leader_epoch = LEADER_EPOCH.high - 1
+    assert [script.register(25), script.register(26)] == [Done(3), Done(4)]
+    assert script.state.leader_epoch == LEADER_EPOCH.high

@@ -250,11 +250,18 @@ def tiles(state: State) -> None:
         offset = slices[0].base_offset if slices else partition.high_watermark
         merged = partition.merged
         if merged is not None:
-            assert partition.log_start < merged.end_offset == offset == partition.slices.first_offset
+            assert partition.held_start < merged.end_offset == offset == partition.slices.first_offset
             assert merged.manifest not in state.manifest_garbage
         assert partition.log_start <= partition.last_stable <= partition.high_watermark
         start = merged.start_offset if merged is not None else offset
-        assert start <= partition.log_start or (merged is not None and not merged.segments)
+        assert start <= partition.held_start or (merged is not None and not merged.segments)
+        ends = [partition.held_start, *(end for _, end, _ in partition.held)]
+        assert [begin for begin, _, _ in partition.held] == ends[:-1], "ranges that are held tile"
+        assert ends == sorted(set(ends)), "and none is empty"
+        assert ends[-1] == partition.log_start
+        assert (partition in state.holding.values()) == (
+            bool(partition.held) and state.partitions[partition.handle] is partition
+        )
         for found in slices:
             assert found.base_offset == offset < found.end_offset
             offset = found.end_offset

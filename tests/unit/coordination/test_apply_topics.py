@@ -70,9 +70,9 @@ def test_slices_by_time(script: Script) -> None:
     for timestamp in (50, 10, 90, 90, 20):
         script.commit(A, (0, 1), timestamps=[timestamp])
     slices = script.state.partitions[0].slices
-    assert [slices.by_timestamp(t).base_offset for t in (0, 50, 51, 90)] == [0, 0, 2, 2]
-    assert slices.by_timestamp(91) is None
-    assert slices.max_timestamp().base_offset == 2
+    assert [slices.by_timestamp(t, 0).base_offset for t in (0, 50, 51, 90)] == [0, 0, 2, 2]
+    assert slices.by_timestamp(91, 0) is None
+    assert slices.max_timestamp(0).base_offset == 2
 
 
 def test_moving_the_log_start_drops_whole_slices_and_their_chunks(script: Script) -> None:

@@ -29,7 +29,7 @@ from coordination.state import ChunkCommitted, Done, Refused
 from coordination.state import bounds as kept
 from coordination.state.bounds import Bounds, of
 from coordination.state.types import Broker
-from tests.unit.coordination.bounds_reached import deleted_bytes, expire_ms
+from tests.unit.coordination.bounds_reached import deleted_bytes, expire_ms, leader_epoch
 from tests.unit.coordination.kit import A, Producer, Script, chunk
 from tests.unit.coordination.reflect import plain
 
@@ -231,6 +231,8 @@ ORIGINS: dict[str, Origin] = {
     "SkippedRange.start": copied("SkipDamaged.start"),
     "SkippedRange.end": copied("SkipDamaged.end"),
     "SkippedRange.since_ms": STAMP,
+    **dict.fromkeys(("HeldRange.start", "HeldRange.end"), OFFSET),
+    "HeldRange.until_ms": Bounded("EXPIRE_MS"),
     "Tail.sections": Counted("sections of one snapshot"),
     "DeletedTopic.deleted_ms": STAMP,
     "DeletedTopic.until_ms": Bounded("EXPIRE_MS"),
@@ -319,12 +321,6 @@ def node_id(script: Script) -> None:
     names = {broker.node_id: broker.name for broker in script.state.brokers.values()}
     assert len(names) == len({broker.name for broker in script.state.brokers.values()}) == 6
     assert isinstance(script.state.brokers[INT32], Broker)
-
-
-def leader_epoch(script: Script) -> None:
-    script.state.leader_epoch = INT32 - 1
-    assert [script.register(25), script.register(26)] == [Done(3), Done(4)]
-    assert script.state.leader_epoch == INT32
 
 
 def chunk_number(script: Script) -> None:

@@ -100,6 +100,7 @@ def full() -> State:
     logins(script)
     acls(script)
     limits(script)
+    holds(script)
     rest(script)
     return script.state
 
@@ -325,6 +326,13 @@ def rest(script: Script) -> None:
     script.state.trimmed_through = 2
     script.state.clock_doubt_ms = 6
     script.state.clock_doubt_rounds, script.state.clock_doubt_revision = 4, 2
+
+
+def holds(script: Script) -> None:
+    """Records below the log start that can come back."""
+    change = Set(name="floe.records.grace.ms", value="1000")
+    assert script.one(A, AlterTopicConfigs(topic="t", changes=[change])) == Done()
+    script.one(A, MoveLogStart(partition=[0], offset=[6]))
 
 
 def comes_back(script: Script) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, MoveLogStart
+from coordination.commands import (
+    AlterClusterConfigs,
+    AlterTopicConfigs,
+    MoveLogStart,
+    PurgeRecords,
+    UndeleteRecords,
+)
 from coordination.state.types import Done
 from iceberg import ledger
 from iceberg.committer import Committer, CommitterOptions, LostRace
@@ -73,6 +79,23 @@ async def test_files_wholly_below_the_log_start_go(rig: Rig) -> None:
     assert await committer.follow() == 5
     assert await offsets(rig) == []
     assert (await rig.head()).metadata["snapshots"][-1]["summary"]["total-records"] == "8"
+
+
+async def test_rows_of_records_that_can_come_back_stay_until_these_cannot(rig: Rig) -> None:
+    await rig.create_topic(**FOLLOW, floe__records__grace__ms="3600000")
+    committer = rig.committer()
+    await fill(rig, committer)
+    await move(rig, 5)
+    assert await committer.follow() == 0
+    handle = rig.replica.state.topics["t"].partitions[0].handle
+    back = UndeleteRecords(partition=[handle], offset=[3])
+    assert isinstance(await rig.replica.propose(back), Done)
+    assert await rig.drain(committer) == 0, "the table has them"
+    await move(rig, 5)
+    purge = PurgeRecords(partition=[handle], offset=[5])
+    assert isinstance(await rig.replica.propose(purge), Done)
+    assert await committer.follow() == 4
+    assert (await offsets(rig), await offsets(rig, 1)) == ([4, 5, 6, 7], list(range(8)))
 
 
 async def test_with_keep_rows_stay(rig: Rig) -> None:

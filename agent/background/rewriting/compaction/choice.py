@@ -59,7 +59,7 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
     cluster keeps tables, so that one that is not there yet is waited for. A table of the topic's name that is
     another's will never have its rows; one of a deleted topic of that name says nothing of this one's rows.
     """
-    topic, limit = partition.topic, partition.last_stable
+    topic, limit = partition.topic, partition.settled
     if not enabled(topic, state.cluster_configs):
         return limit
     table = state.tables.get(place(state, topic))

@@ -148,7 +148,7 @@ class PartitionCompaction:
         """What changes when merging, retention or a deletion takes away something of the partition."""
         partition = self._partition
         known = self._parts.replica.state.partitions[partition.handle] is not None
-        return known, partition.merged, partition.log_start, partition.slices.first_offset
+        return known, partition.merged, partition.held_start, partition.slices.first_offset
 
     async def _run(self) -> Compacted | None:
         manifest = await self._manifest(self._partition.merged)
@@ -216,7 +216,7 @@ class PartitionCompaction:
         writing = _Writing(self._parts, manifest.partition, self._incarnation)
         run: Run | None = None
         released = 0
-        for number in range(manifest.find(self._partition.log_start), len(manifest)):
+        for number in range(manifest.find(self._partition.held_start), len(manifest)):
             info = manifest[number]
             if info.base_offset > latest:
                 break

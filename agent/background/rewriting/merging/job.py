@@ -125,7 +125,7 @@ class Merging(Job):
                 self.item_worked(_item_name(handle))
                 continue
             first = partition.slices.first_offset
-            if self._spared.keep(handle, partition.log_start, first, partition.skipped):
+            if self._spared.keep(handle, partition.held_start, first, partition.skipped):
                 self.item_worked(_item_name(handle))
             if not len(partition.slices):
                 self._seen.pop(handle, None)

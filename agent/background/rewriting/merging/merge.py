@@ -192,7 +192,7 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     number = parts.clock.random_bits(64)
     segment = SegmentId(incarnation, due.handle, number)
     if expected is not None and expected.segments and not len(step.before):  # their manifest is lost
-        older = [lost_piece(segment, max(passed.log_start, expected.start_offset), expected.end_offset)]
+        older = [lost_piece(segment, max(passed.held_start, expected.start_offset), expected.end_offset)]
     return Work(
         partition,
         expected,
@@ -307,7 +307,7 @@ async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:
         info, content = await parts.worker.finish(parts.cluster_id, work.segment, aborted)
         if info is not None:
             await parts.swapping.put_segment(work.segment, [content])
-        after, released = work.step.after(info, work.partition.log_start)
+        after, released = work.step.after(info, work.partition.held_start)
         size = await parts.swapping.put_manifest(work.name, after)
         last = work.step.taken.last_chunk
         judged_ms = work.now_ms if work.decided.final else 0

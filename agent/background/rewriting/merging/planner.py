@@ -76,14 +76,14 @@ class Step:
     absorbed: int
     taken: Take
 
-    def after(self, written: SegmentInfo | None, log_start: int) -> tuple[Manifest, list[SegmentId]]:
+    def after(self, written: SegmentInfo | None, held_start: int) -> tuple[Manifest, list[SegmentId]]:
         """The manifest that names the new segment, and what it does not name any more. None: all was aborted.
 
-        Segments below the log start go on this occasion, as many as one swap may let go of.
+        Segments below what is held go on this occasion, as many as one swap may let go of.
         """
         before = self.before
         kept = before.without_from(self.absorbed)
-        dead = min(kept.find(log_start), RELEASED_MAX - (len(before) - self.absorbed))
+        dead = min(kept.find(held_start), RELEASED_MAX - (len(before) - self.absorbed))
         added = [written] if written is not None else []
         after = kept.without_first(dead).appended(added, self.taken.end_offset)
         return after, before.segments(0, dead) + before.segments(self.absorbed, len(before))
@@ -94,7 +94,7 @@ def due(partition: Partition, threshold: int, rules: MergeRules, age_s: float) -
     rows = len(partition.slices)
     keep = min(rules.keep_slices, threshold // 2)
     size = partition.slices.size_bytes
-    if not rows or partition.last_stable <= partition.slices.first_offset:  # the first is of an open one
+    if not rows or partition.settled <= partition.slices.first_offset:  # the first is of an open one
         return None
     if age_s >= rules.age_s:  # even one: it may be the last that keeps a large chunk
         return Due(partition.handle, min(rows, ROWS_MAX), size, aged=True)
@@ -151,15 +151,15 @@ def plan(
         return None
     if manifest is None:
         manifest = Manifest.empty(partition.handle, partition.slices.first_offset)
-    elif not len(manifest):  # compaction left nothing: the new segment answers for all from the log start on
-        bare = Manifest.empty(partition.handle, min(manifest.end_offset, partition.log_start))
+    elif not len(manifest):  # compaction left nothing: the new segment answers for all that is held
+        bare = Manifest.empty(partition.handle, min(manifest.end_offset, partition.held_start))
         manifest = bare.with_first_dirty(manifest.first_dirty_offset)
     newest_ms = max(ref.max_timestamp_ms for ref in taken.refs)
     spread_ms = span_ms(partition.topic, cluster_configs)
     absorbed = len(manifest)
     if not alone:
         absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms, spared)
-    return Step(manifest, max(absorbed, manifest.find(partition.log_start)), taken)
+    return Step(manifest, max(absorbed, manifest.find(partition.held_start)), taken)
 
 
 def take(partition: Partition, rows: int, bytes_max: int, until: int | None = None) -> Take | None:
@@ -167,7 +167,7 @@ def take(partition: Partition, rows: int, bytes_max: int, until: int | None = No
 
     Rows of transactions that are open stay where they are, and those beyond the offset `until`.
     """
-    end = partition.last_stable if until is None else min(partition.last_stable, until)
+    end = partition.settled if until is None else min(partition.settled, until)
     planned = [ref for ref in partition.slices.oldest(rows, bytes_max) if ref.end_offset <= end]
     if not planned:
         return None

@@ -81,7 +81,7 @@ class Spared:
         for offset in [each for each in self._of.get(handle, ()) if start <= each < end]:
             self._drop(handle, offset)
 
-    def keep(self, handle: int, log_start: int, tail_start: int, skipped: Sequence[Range] = ()) -> bool:
+    def keep(self, handle: int, held_start: int, tail_start: int, skipped: Sequence[Range] = ()) -> bool:
         """Forget pieces that no longer exist: deleted segments, rows that left the tail.
 
         And what was met before somebody decided to pass something over. Whether nothing is left of what
@@ -91,7 +91,7 @@ class Spared:
         for offset in list(self._of.get(handle, ())):
             piece = self._pieces[handle, offset]
             merged = isinstance(piece.ref.chunk, SegmentId)
-            gone = piece.ref.end_offset <= log_start if merged else offset < tail_start
+            gone = piece.ref.end_offset <= held_start if merged else offset < tail_start
             if gone or piece.skipped != skipped:
                 self._drop(handle, offset)
         return known and handle not in self._of

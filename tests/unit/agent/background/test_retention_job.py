@@ -12,11 +12,12 @@ from agent.background.retention.job import LogRetention
 from agent.net.wire.generated import delete_topics as dt
 from agent.telemetry.metrics import Metrics
 from coordination.clock import ManualClock
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, Claim, PurgeTopics
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, Claim, MoveLogStart, PurgeTopics
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
 from objectstore.merged import MergedRanges
+from tests.unit.agent.background.merging_rig import merge_rows
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.admin_calls import TOPIC, alter, create, topic
 from tests.unit.agent.kafka.test_handlers_retention import send
@@ -80,6 +81,25 @@ async def test_the_log_start_moves_by_age_and_size(
     assert starts(agent, "t") == [left]
     await pass_at(agent, memory_store, NOW)
     assert starts(agent, "t") == [left]
+
+
+@pytest.mark.parametrize("merged", [False, True])
+async def test_what_is_held_neither_counts_nor_stands_in_the_way(
+    agent: Agent, memory_store: MemoryStore, merged: bool
+) -> None:
+    """By size only what can be read counts; a younger record that was deleted keeps no older one."""
+    more = {"retention_bytes": "2200", "retention_ms": "50", "floe_records_grace_ms": "3600000"}
+    await create(agent, topic("t", 1, **more))
+    await fill(agent, "t", NOW, NOW, NOW - 100, NOW, NOW)
+    partition = agent.services.replica.state.topics["t"].partitions[0]
+    await agent.services.replica.propose(MoveLogStart(partition=[partition.handle], offset=[2]))
+    if merged:
+        await merge_rows(agent, memory_store, 2)
+        assert partition.merged is not None
+    assert partition.held_start == 0
+    for _ in range(2):
+        await pass_at(agent, memory_store, NOW)
+        assert (starts(agent, "t"), partition.held_start) == ([3], 0)
 
 
 async def test_what_an_altered_config_says_counts_at_the_next_pass(

@@ -166,7 +166,7 @@ class HurtPartition:
     """All of a partition that decisions are looked up by."""
 
     handle = 3
-    log_start = 2
+    held_start = 2
 
     def __init__(self, *stamps: tuple[int, int]) -> None:
         self.skipped = tuple(Skipped(start, start + 5, since_ms, "me") for start, since_ms in stamps)

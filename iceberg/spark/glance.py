@@ -1,0 +1,207 @@
+"""A first look of an audit: whether a topic and its table hold the same, by sums and not side by side.
+
+Of each side and partition are summed up 64-bit hashes of the records and, apart, of their offsets. What the
+consumer read and the rows have to give the same sums, and the offsets those of the numbers that are due: from
+the first that is compared on each once, but where no record is. So neither side lacks, doubles or changes
+anything, nor has it elsewhere, and no row is wrong in itself. Nothing is shuffled but a row for each
+partition, and each side is read once.
+
+Whatever is not just so has to be looked at side by side (audit.py), which alone says what is wrong: a look
+gives nothing then, and never a finding. That two sides with a difference have the same sums has the chance of
+one in 1.8·10¹⁹ by accident: an order-independent digest, as its parts may be added in any order.
+
+The expressions have no numbers of their own in them, but texts: so Spark's generated code is the same for
+every look, and the JVM need not compile it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from iceberg.spark.given import AuditInput
+from iceberg.spark.seen import at, of_topic
+from iceberg.spark.steady import local_rows
+from iceberg.spark.tables import COMPARED, WRONG
+from iceberg.spark.verdict import TopicCount
+
+OFFSETS_PER_PIECE = 1_000_000
+"""Of the numbers that are due, in one row before it is spread."""
+PIECES_MAX = 1_000
+"""Stretches without holes, of one partition: with more it is looked at side by side."""
+_LOW_BITS = 0xFFFF_FFFF
+
+Places = Mapping[int, int]
+"""By partition an offset."""
+
+
+class Sums(NamedTuple):
+    """Of one side's records in a partition: how many, their sums of hashes by 32 bits, lowest and highest
+    offset. `offsets`: the sums of the offsets alone. `others`: rows that are in no place or wrong; `later`:
+    beyond the end.
+    """
+
+    records: int
+    digest: tuple[int, int]
+    offsets: tuple[int, int]
+    low: int
+    high: int
+    others: int
+    later: int
+
+
+class Glance(NamedTuple):
+    """A topic and table that are the same. `later`: rows that were not judged."""
+
+    records: int
+    later: int
+
+    def counts(self, topic: str) -> list[TopicCount]:
+        """As a verdict tells them."""
+        return [TopicCount(topic, None, None, None, self.records, self.records, later=self.later)]
+
+
+def may_glance(given: AuditInput, highs: Mapping[tuple[str, int], int]) -> bool:
+    """Whether a look is worth its while: one topic, what a consumer read of it, and nothing that is excused.
+
+    Rows that a topic has no more, and ranges of damage that are passed over, want the sides side by side.
+    """
+    if (
+        given.sent is not None
+        or given.consumed is None
+        or len(given.tables) != 1
+        or not (given.ends and highs)
+    ):
+        return False
+    gone = any(start > given.since.get(place, 0) for place, start in given.log_start.items())
+    hurt = (
+        first < given.ends.get(place, 0) and until > given.since.get(place, 0)
+        for place, ranges in given.skipped.items()
+        for first, until in ranges
+    )
+    return not gone and not any(hurt)
+
+
+def glance(
+    spark: SparkSession,
+    consumed: DataFrame,
+    table: DataFrame,
+    given: AuditInput,
+    highs: Mapping[tuple[str, int], int],
+) -> Glance | None:
+    """What is the same; None where the sides have to be looked at side by side.
+
+    `consumed`, `table`: in the columns of a history, and `wrong` where a row is, or may be.
+    """
+    (topic,) = given.tables
+    ends, high = of_topic(topic, given.ends), of_topic(topic, highs)
+    sides = {name: _summed(side, name, ends, high) for name, side in (("read", consumed), ("row", table))}
+    found: dict[str, dict[int | None, Sums]] = {name: {} for name in sides}
+    for row in reduce(DataFrame.unionByName, sides.values()).collect():
+        found[row["side"]][row["partition"]] = _sums(row)
+    read, rows = found["read"], found["row"]
+    if any(each.others for side in found.values() for each in side.values()):
+        return None
+    if any(each.later for each in read.values()) or not _same(read, rows):
+        return None
+    if not _each_once(spark, topic, read, given):
+        return None
+    return Glance(sum(each.records for each in read.values()), sum(each.later for each in rows.values()))
+
+
+def _same(one: Mapping[int | None, Sums], other: Mapping[int | None, Sums]) -> bool:
+    def compared(side: Mapping[int | None, Sums]) -> dict[int | None, tuple[object, ...]]:
+        return {number: each[:5] for number, each in side.items() if each.records}
+
+    return compared(one) == compared(other)
+
+
+def _summed(side: DataFrame, name: str, ends: Places, highs: Places) -> DataFrame:
+    """A row for each partition, in the fields of Sums."""
+    partition, offset = F.col("partition"), F.col("offset")
+    placed = partition.isNotNull() & (offset >= F.lit(0)) & (offset < at(highs, partition))
+    placed = F.coalesce(placed, F.lit(False))
+    right = F.col(WRONG).isNull() if WRONG in side.columns else F.lit(True)
+    below = placed & (offset < at(ends, partition))
+    null_bits = [F.when(F.col(each).isNull(), F.lit(1 << bit)) for bit, each in enumerate(COMPARED)]
+    nulls = reduce(Column.__add__, (F.coalesce(each, F.lit(0)) for each in null_bits))
+    whole = F.xxhash64("partition", "offset", nulls, *COMPARED)  # nulls alone leave a hash as it was
+    counted = side.select(
+        "partition",
+        "offset",
+        below.alias("below"),
+        (~(placed & right)).alias("other"),
+        whole.alias("whole"),
+        F.xxhash64("offset").alias("at"),
+    )
+    found = counted.groupBy("partition").agg(
+        F.count(F.when(F.col("below"), F.lit(1))).alias("records"),
+        *_halves("whole", F.col("below")),
+        *_halves("at", F.col("below")),
+        F.min(F.when(F.col("below"), F.col("offset"))).alias("low"),
+        F.max(F.when(F.col("below"), F.col("offset"))).alias("high"),
+        F.count(F.when(F.col("other"), F.lit(1))).alias("others"),
+        F.count(F.when(~F.col("below") & ~F.col("other"), F.lit(1))).alias("later"),
+    )
+    return found.withColumn("side", F.lit(name))
+
+
+def _halves(name: str, where: Column) -> tuple[Column, Column]:
+    """Sums of a hash's lower and upper 32 bits, which so many rows as there may be do not overflow."""
+    value = F.col(name)
+    lower, upper = value.bitwiseAND(F.lit(_LOW_BITS)), F.shiftrightunsigned(value, 32)
+    return (
+        F.coalesce(F.sum(F.when(where, lower)), F.lit(0)).alias(f"{name}_lower"),
+        F.coalesce(F.sum(F.when(where, upper)), F.lit(0)).alias(f"{name}_upper"),
+    )
+
+
+def _sums(row: Mapping[str, int]) -> Sums:
+    digest, offsets = ((row[f"{name}_lower"], row[f"{name}_upper"]) for name in ("whole", "at"))
+    return Sums(row["records"], digest, offsets, row["low"], row["high"], row["others"], row["later"])
+
+
+def _each_once(spark: SparkSession, topic: str, read: Mapping[int | None, Sums], given: AuditInput) -> bool:
+    """Whether each offset that is due is there once, and no other."""
+    due: dict[int, list[tuple[int, int]]] = {}
+    for partition, sums in read.items():
+        if partition is None or not sums.records:
+            continue
+        place = topic, partition
+        first = max(given.log_start.get(place, 0), given.since.get(place, 0))
+        whole = [(first, sums.high + 1)]
+        dense = sums.low == first and sums.records == sums.high + 1 - first
+        pieces = whole if dense else list(_without(given.no_gaps(place), *whole[0]))
+        if sum(until - begin for begin, until in pieces) != sums.records or len(pieces) > PIECES_MAX:
+            return False
+        due[partition] = pieces
+    return not due or _due(spark, due) == {number: read[number].offsets for number in due}
+
+
+def _without(holes: Sequence[tuple[int, int]], first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The stretches of [first, end) between holes that are in order and apart."""
+    for begin, until in holes:
+        if first < min(begin, end):
+            yield first, min(begin, end)
+        first = max(first, until)
+    if first < end:
+        yield first, end
+
+
+def _due(spark: SparkSession, pieces: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, tuple[int, int]]:
+    """By partition the sums of all offsets in these stretches."""
+    rows = [
+        (partition, begin, min(begin + OFFSETS_PER_PIECE, until) - 1)
+        for partition, stretches in pieces.items()
+        for first, until in stretches
+        for begin in range(first, until, OFFSETS_PER_PIECE)
+    ]
+    stretches = local_rows(spark, rows, "partition int, first long, last long")
+    offsets = stretches.select("partition", F.explode(F.sequence("first", "last")).alias("offset"))
+    hashed = offsets.select("partition", F.xxhash64("offset").alias("at"))
+    found = hashed.groupBy("partition").agg(*_halves("at", F.lit(True))).collect()
+    return {row["partition"]: (row["at_lower"], row["at_upper"]) for row in found}
