@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 
 from coordination.state import State
+from coordination.state.deleted import existing
 from objectstore import manifest
 from objectstore.manifest import CorruptManifest
 from objectstore.naming import (
@@ -57,7 +59,7 @@ class Referred:
             return listed in _manifests(state)
         if (segment := parse_segment_key(key)) is None or segment.partition >= len(state.partitions):
             return False
-        partition = state.partitions[segment.partition]
+        partition = existing(state, segment.partition)
         if partition is None or partition.merged is None:
             return False
         return key in await self._segments(partition.merged.manifest)
@@ -73,8 +75,6 @@ class Referred:
 
 
 def _manifests(state: State) -> set[ManifestId]:
-    return {
-        partition.merged.manifest
-        for partition in state.partitions
-        if partition is not None and partition.merged is not None
-    }
+    """Of partitions that exist, and of those whose deleted topic can come back."""
+    partitions = chain(state.partitions, state.deleted_partitions.values())
+    return {each.merged.manifest for each in partitions if each is not None and each.merged is not None}
