@@ -50,20 +50,14 @@ class TablesMover:
                 told.error = f"it is below neither {self._prefix.source} nor {self._prefix.target}"
                 continue
             try:
-                moved = await TableMove(self._store, self._prefix, write=write).run(table)
-                if len(moved.metadata_location) > NAME_LENGTH_MAX:
+                await TableMove(self._store, self._prefix, told, write=write).run()
+                if len(told.metadata) > NAME_LENGTH_MAX:
                     raise CannotMove(f"its metadata's URL would have over {NAME_LENGTH_MAX} characters")
             except CannotMove as error:
-                told.error = str(error)
+                found.tables[-1] = TableMoved(*key, table.metadata_location, error=str(error))
                 continue
-            told.metadata, told.snapshots, told.written = (
-                moved.metadata_location,
-                moved.snapshots,
-                moved.written,
-            )
-            told.delete_files, told.lost, told.lost_count = moved.delete_files, moved.lost, moved.lost_count
-            command = CommitTable(namespace=key[0], name=key[1], expected=table.metadata_location)
-            command.metadata_location = moved.metadata_location
+            command = CommitTable(namespace=key[0], name=key[1], expected=told.former)
+            command.metadata_location = told.metadata
             found.commands.append(command)
         return found
 

@@ -13,10 +13,10 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from coordination.state.types import Table
+from coordination.restore.report import TableMoved
 from iceberg import history
 from iceberg.history import Segment
 from iceberg.json_steps import PLAIN
@@ -51,37 +51,24 @@ class CannotMove(Exception):
     """The table stays as it is. The message says why, and what to do."""
 
 
-@dataclass(slots=True)
-class Moved:
-    """A table in the copy. `metadata_location`: where its metadata is now, or would be.
+class TableMove:
+    """Of one table; what becomes of it is told in `moved`. With `write` off all is read and nothing stored.
 
-    `written`: files that name others, without those that had nothing to change. `lost`: files that the copy
-    has not, or damaged: what names them names them where they were to be.
+    Its `written` counts files that name others, without those that had nothing to change.
     """
 
-    metadata_location: str = ""
-    snapshots: int = 0
-    written: int = 0
-    delete_files: int = 0
-    lost: list[str] = field(default_factory=list)
-    lost_count: int = 0
-
-
-class TableMove:
-    """Of one table. With `write` off all is read and judged, and nothing stored."""
-
-    def __init__(self, store: ObjectStore, prefix: Prefix, *, write: bool) -> None:
+    def __init__(self, store: ObjectStore, prefix: Prefix, moved: TableMoved, *, write: bool) -> None:
         self._store, self._prefix, self._write = store, prefix, write
         self._warehouse = Warehouse(prefix.target)
         self._known: OrderedDict[str, Stored] = OrderedDict()  # by what the source calls them
         self._lost: set[str] = set()
         self._lists: dict[str, str] = {}
         self._quiet = False
-        self.moved = Moved()
+        self.moved = moved
 
-    async def run(self, table: Table) -> Moved:
+    async def run(self) -> None:
         """Store all that the table needs. Raises CannotMove, StoreError."""
-        location = self._prefix.moved(table.metadata_location)
+        location = self._prefix.moved(self.moved.former)
         assert location is not None, "the caller looked at it"
         try:
             content = await read(self._store, self._warehouse, location)
@@ -89,7 +76,7 @@ class TableMove:
             made = told if is_view(location) else await self._table(told)
             moved = self._prefix.everywhere(made, self._lists)
             encoded = await asyncio.to_thread(lambda: PLAIN.encode(moved).encode())
-            self.moved.metadata_location = await self._put(location, encoded)
+            self.moved.metadata = await self._put(location, encoded)
         except (Damaged, NotFound) as error:
             raise CannotMove(
                 f"its metadata is not in the copy as it was written ({error}): bring the object back and "
@@ -99,7 +86,6 @@ class TableMove:
             raise CannotMove(f"its metadata cannot be told anew: {error}") from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise CannotMove(f"its metadata is not as Iceberg's specification says ({error!r})") from None
-        return self.moved
 
     # Metadata.
 
