@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from coordination.log import Unavailable
-from coordination.replica.comparing import Verdict
 from coordination.replica.errors import (
     OutcomeUnknown,
     RegistrationRefused,
@@ -18,7 +17,6 @@ __all__ = [
     "Replica",
     "ReplicaOptions",
     "Unavailable",
-    "Verdict",
     "StaleIncarnation",
     "OutcomeUnknown",
     "ReplicaFailed",

@@ -51,8 +51,10 @@ class StateData:
         self.next_producer_id, self.next_node_id = 0, 1
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts
-        self.brokers: dict[int, Broker] = {}
-        self.leader_epoch = 0  # grows whenever leaders may have become others (leaders.py)
+        self.brokers, self.leader_epoch = (
+            dict[int, Broker](),
+            0,
+        )  # the epoch grows as they change (leaders.py)
         self.node_ids: dict[str, int] = {}
         self.cluster_configs: dict[str, str] = {}  # by Kafka's broker names
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; the group need not exist
