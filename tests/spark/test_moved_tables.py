@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from coordination.state.types import Table
-from iceberg.moving.table import Moved, TableMove
+from coordination.restore.report import TableMoved
+from iceberg.moving.table import TableMove
 from iceberg.moving.urls import Prefix
 from objectstore.open import open_store
 from tests.spark.catalogs import keep_below
@@ -68,18 +68,18 @@ def _rows(spark: SparkSession, catalog: str, snapshot: int | None = None) -> Seq
     return sorted((row[0], row[1]) for row in spark.sql(f"SELECT id, day FROM {catalog}.db.t{of}").collect())
 
 
-async def _moved(source: Path, copy: Path) -> Moved:
+async def _moved(source: Path, copy: Path) -> TableMoved:
     """The copy's table is told its URL, and where such a catalog looks for its metadata."""
     folder = copy / "db/t/metadata"
     number = (folder / "version-hint.text").read_text().strip()
     location = f"file:{source}/db/t/metadata/v{number}.metadata.json"
     store = open_store(f"file://{copy}")
     try:
-        move = TableMove(store, Prefix(f"file://{source}", f"file://{copy}"), write=True)
-        told = await move.run(Table("db", "t", location, 1, "", ()))
+        told = TableMoved("db", "t", location)
+        await TableMove(store, Prefix(f"file://{source}", f"file://{copy}"), told, write=True).run()
     finally:
         await store.close()
-    name = told.metadata_location.rpartition("/")[2]
+    name = told.metadata.rpartition("/")[2]
     shutil.copy(folder / name, folder / f"v{int(number) + 1}.metadata.json")
     (folder / "version-hint.text").write_text(str(int(number) + 1))
     (folder / ".version-hint.text.crc").unlink(missing_ok=True)  # of what it said before
