@@ -48,13 +48,10 @@ class StateData:
         # What nothing refers to any more → Unix ms of when. A manifest with True takes its segments along.
         self.segment_garbage: dict[SegmentId, int] = {}
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
-        self.next_producer_id, self.next_node_id = 0, 1
+        self.next_producer_id, self.next_node_id, self.leader_epoch = 0, 1, 0  # leaders.py
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts
-        self.brokers, self.leader_epoch = (
-            dict[int, Broker](),
-            0,
-        )  # the epoch grows as they change (leaders.py)
+        self.brokers: dict[int, Broker] = {}
         self.node_ids: dict[str, int] = {}
         self.cluster_configs: dict[str, str] = {}  # by Kafka's broker names
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; the group need not exist
