@@ -41,7 +41,7 @@ class Undelete(Wanted):
     name: str = Field(default="", max_length=TOPIC_NAME_LENGTH_MAX)
 
 
-_Body = TypeVar("_Body", bound=Wanted)
+_Body = TypeVar("_Body", bound=BaseModel)
 
 
 class DeletedRoutes:
@@ -82,16 +82,21 @@ class DeletedRoutes:
         return JSONResponse({"purged": told})
 
     async def _asked(self, request: Request, body: type[_Body]) -> _Body:
-        content = await read_body(request, self._parts.config.http.body_bytes_max)
-        try:
-            wanted = body.model_validate(parse_json(content))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"]) or "body"
-            told = f"fields are {', '.join(body.model_fields)}"
-            raise Problem(400, f"{place}: {first['msg']}", told) from None
-        await barrier(self._parts)
-        return wanted
+        return await asked(self._parts, request, body)
+
+
+async def asked(parts: Parts, request: Request, body: type[_Body]) -> _Body:
+    """What the request's body says, after a read barrier. Raises Problem 400 for another body."""
+    content = await read_body(request, parts.config.http.body_bytes_max)
+    try:
+        wanted = body.model_validate(parse_json(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "body"
+        told = f"fields are {', '.join(body.model_fields)}"
+        raise Problem(400, f"{place}: {first['msg']}", told) from None
+    await barrier(parts)
+    return wanted
 
 
 def found_by(state: State, named: str) -> DeletedTopic:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agent.http.admin import topic_of
-from agent.http.answers import Problem, parse_json, read_body, refused
+from agent.http.answers import Problem, refused
 from agent.http.barrier import barrier, submit
+from agent.http.deleted import asked
 from agent.http.parts import Parts
 from agent.telemetry.logs import logger
 from coordination.commands import PurgeRecords, UndeleteRecords, command
@@ -80,15 +81,7 @@ class HeldRoutes:
 
     async def _asked(self, request: Request) -> tuple[Topic, Sequence[Partition], int]:
         """The topic, which of its partitions, and up to where."""
-        content = await read_body(request, self._parts.config.http.body_bytes_max)
-        try:
-            which = Which.model_validate(parse_json(content))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"]) or "body"
-            told = f"fields are {', '.join(Which.model_fields)}"
-            raise Problem(400, f"{place}: {first['msg']}", told) from None
-        await barrier(self._parts)
+        which = await asked(self._parts, request, Which)
         topic = topic_of(self._parts, request)
         chosen = topic.partitions if which.partition is None else topic.partitions[which.partition :][:1]
         if not chosen:
