@@ -142,6 +142,7 @@ def replica_options(config: Config) -> ReplicaOptions:
         ttl_s=config.log.lease_ttl_s,
         heartbeat_s=given.heartbeat_ms / 1000,
         heartbeat_alone_s=HEARTBEAT_ALONE_S,
+        confirm_s=2.0 * config.log.lease_ttl_s,
         apply_slice_s=given.apply_ms_max / 1000,
         queue_wait_s=given.queue_timeout_ms / 1000,
         outcome_wait_s=given.outcome_timeout_ms / 1000,

@@ -7,7 +7,7 @@ is not known is never reported as success or as definite failure; the watch is n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -212,6 +212,37 @@ class Witness(Protocol):
 
     def ask_progress(self) -> None:
         """Have who follows told soon how far the log is, entries or not. Asking often costs nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Entries as one copy of the log has them: by revision a hash of each (digest.print_of).
+
+    `trimmed`: what it has no more, as it says itself.
+    """
+
+    trimmed: int
+    prints: Mapping[int, bytes]
+
+
+@runtime_checkable
+class Copied(Protocol):
+    """A log that lies in several copies (etcd's members), of which this agent follows one at a time."""
+
+    async def copies(self, after: int, through: int) -> Mapping[str, Copy | None]:
+        """Entries above `after` and at or below `through` as each copy has them; None: it does not answer.
+
+        Empty where the log has no copies that can be asked. Raises nothing.
+        """
+        ...
+
+    def follow_copy(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
+        """As Log.follow, and certainly from a copy itself, not by way of another agent."""
+        ...
+
+    def turn_from(self, copies: Collection[str]) -> None:
+        """Follow none of these for a while; without any, follow another one than now."""
         ...
 
 

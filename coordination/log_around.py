@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from coordination.log import Chain, Entries, EntryName, Log, Member
+from coordination.log import Chain, Copied, Copy, Entries, EntryName, Log, Member
 
 L = TypeVar("L", bound=Log)
 
@@ -43,6 +43,22 @@ class LogAround(Generic[L]):
 
     async def trimmed(self) -> int:
         return await self._log.trimmed()
+
+    async def copies(self, after: int, through: int) -> Mapping[str, Copy | None]:
+        """See coordination.log.Copied."""
+        log: object = self._log
+        return await log.copies(after, through) if isinstance(log, Copied) else {}
+
+    def follow_copy(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
+        """See coordination.log.Copied."""
+        log: object = self._log
+        return log.follow_copy(after, last) if isinstance(log, Copied) else self._log.follow(after, last)
+
+    def turn_from(self, copies: Collection[str]) -> None:
+        """See coordination.log.Copied."""
+        log: object = self._log
+        if isinstance(log, Copied):
+            log.turn_from(copies)
 
     async def close(self) -> None:
         await self._log.close()

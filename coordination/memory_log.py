@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from coordination.backoff import Backoff
 from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
 from coordination.log import (
+    Copy,
     Entries,
     EntryName,
     Fenced,
@@ -24,7 +25,7 @@ from coordination.log import (
     Unavailable,
     check_last,
 )
-from coordination.memory_server import Compacted, MemoryServer, Watch, WatchCancelled
+from coordination.memory_server import MEMBERS, Compacted, MemoryServer, Watch, WatchCancelled
 from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20
@@ -69,6 +70,8 @@ class MemoryLog:
         self._timeout_s = timeout_s
         self._silent_s = silent_s
         self._latency_s = latency_s
+        self.member = 0
+        """Whose copy of the log this client reads."""
         self._seen = 0
         self._chains: list[MemoryChain] = []
 
@@ -112,6 +115,25 @@ class MemoryLog:
     async def testify(self, entry: LogEntry | None = None) -> Statement:
         """See coordination.log.Witness."""
         return await self.ask(lambda: self.server.testify(entry))
+
+    async def copies(self, after: int, through: int) -> Mapping[str, Copy | None]:
+        """See coordination.log.Copied: one for each member of the server."""
+        members = range(MEMBERS)
+        try:
+            found = await self.ask(lambda: [self.server.copy(each, after, through) for each in members])
+        except (Unavailable, LogRegressed):
+            return dict.fromkeys(map(str, members))
+        return {str(member): copy for member, copy in enumerate(found)}
+
+    def follow_copy(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
+        """See coordination.log.Copied."""
+        return self.follow(after, last)
+
+    def turn_from(self, copies: Collection[str]) -> None:
+        """See coordination.log.Copied."""
+        if not copies or str(self.member) in copies:
+            sound = (each for each in range(MEMBERS) if each != self.member and str(each) not in copies)
+            self.member = next(sound, self.member)
 
     def ask_progress(self) -> None:
         """See coordination.log.Witness: followers here are told of every revision."""
@@ -198,7 +220,7 @@ class MemoryLog:
         try:
             while True:
                 entries, through = await self._next(watch, silence)
-                yield Entries(entries, through)
+                yield Entries(self.server.held(self.member, entries), through)
         except (WatchCancelled, TimeoutError):
             return
         finally:
@@ -238,7 +260,8 @@ class MemoryLog:
     def _gap(self, position: int, last: EntryName | None) -> tuple[list[LogEntry], int]:
         if self._known(position, last)[0] > position:
             return [], position
-        return self.server.read(position, PAGE_ENTRIES)
+        entries, through = self.server.read(position, PAGE_ENTRIES)
+        return self.server.held(self.member, entries), through
 
 
 def _newest(entries: Sequence[LogEntry], before: EntryName | None) -> EntryName | None:

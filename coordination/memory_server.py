@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import bisect
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordination.chain import KeyState
-from coordination.log import EntryName, LogEntry, Member, Statement
+from coordination.log import Copy, EntryName, LogEntry, Member, Statement
+from coordination.state.digest import print_of
 
 
 class WatchCancelled(Exception):
@@ -55,6 +56,9 @@ class Watch:
             self.changed.set()
 
 
+MEMBERS = 3  # copies of the log, each of which may be altered
+
+
 class MemoryServer:
     """One log shared by any number of MemoryLog clients of one event loop.
 
@@ -66,6 +70,8 @@ class MemoryServer:
         self.name = name
         self._state = _State()
         self._watches: list[Watch] = []
+        self.altered: dict[tuple[int, int], bytes] = {}
+        """By member and revision: what its disk has in an entry's place."""
 
     # What clients ask for; every call is one atomic step.
 
@@ -143,6 +149,25 @@ class MemoryServer:
         entries = self._state.entries[begin : begin + limit]
         whole = begin + limit >= len(self._state.entries)
         return entries, self._state.revision if whole else entries[-1].revision
+
+    def copy(self, member: int, after: int, through: int) -> Copy:
+        """See coordination.log.Copied."""
+        held = [self._as_held(member, each) for each in self.read(after, len(self._state.entries) + 1)[0]]
+        return Copy(
+            self._state.trimmed, {each.revision: print_of(each) for each in held if each.revision <= through}
+        )
+
+    def held(self, member: int, entries: list[LogEntry]) -> list[LogEntry]:
+        """As that member's disk has them."""
+        return [self._as_held(member, each) for each in entries] if self.altered else entries
+
+    def _as_held(self, member: int, entry: LogEntry) -> LogEntry:
+        payload = self.altered.get((member, entry.revision))
+        return entry if payload is None else replace(entry, payload=payload)
+
+    def alter(self, member: int, entry: LogEntry) -> None:
+        """That member's disk has this entry instead of the one that everybody else has."""
+        self.altered[member, entry.revision] = entry.payload
 
     def has(self, entry: EntryName) -> bool:
         """Whether this entry stands where it is named, or stood there before the log was trimmed."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from coordination.commands import RecordSnapshot, Trim
 from coordination.jobs import Job
-from coordination.log import Log
+from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.snapshot import encode_steps
 from coordination.state import ClaimHolder, Done, Refused
@@ -28,6 +28,8 @@ from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Preconditi
 CLAIM = "snapshot"
 BYTES_PER_ENTRY = 1_000
 """Of a snapshot, worth writing for each entry that an agent that starts need not apply, some 0.15 ms."""
+UNCONFIRMED_S_MAX = 60.0
+"""Others that live may say nothing about the state for so long."""
 _logger = logging.getLogger("floe.coordination.snapshot")
 
 
@@ -66,6 +68,7 @@ class SnapshotKeeper(Job):
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
+        self._unconfirmed_since: float | None = None
         self._trimmed = 0  # the log is known to be trimmed through this
 
     async def step(self, held: ClaimHolder) -> None:
@@ -85,8 +88,10 @@ class SnapshotKeeper(Job):
         """Write and record a snapshot now; returns its revision. Raises StoreError, LogError."""
         incarnation = self.replica.incarnation
         reach("snapshot/freeze")
+        rebuilt = self.replica.doubt.counts["rebuilt"]
         frozen = await self._freeze()
         revision = frozen.head.revision
+        await self._confirm(revision, rebuilt)
         reach("snapshot/encode")
         parts = await self._encode(frozen)
         size = sum(map(len, parts))
@@ -104,6 +109,25 @@ class SnapshotKeeper(Job):
             _logger.info("wrote snapshot %s, %d bytes", key, size)
             await self._delete_old()
         return revision
+
+    async def _confirm(self, revision: int, rebuilt: int) -> None:
+        """Have another agent's word that the state is right. Raises Unavailable.
+
+        Where the others say nothing for long, and nobody contradicts, it must do without: etcd fills up.
+        """
+        try:
+            await self.replica.confirm(revision)
+            self._unconfirmed_since = None
+        except Unavailable:
+            now = self._loop.time()
+            self._unconfirmed_since = self._unconfirmed_since or now
+            if now - self._unconfirmed_since < UNCONFIRMED_S_MAX:
+                raise
+            _logger.warning("a snapshot is written that no other agent has confirmed: none says anything")
+        if self.replica.doubt.counts["rebuilt"] != rebuilt:
+            raise Unavailable(
+                "the state was made anew meanwhile: a snapshot of the one before is not written"
+            )
 
     async def trim(self) -> int:
         """Trim the log as far as the state says it is safe; returns how far it is trimmed."""

@@ -151,6 +151,7 @@ REMEDIES = {
     "applying": "the agent is short of CPU, or etcd's watch is slow",
     "event loop": "the agent is short of CPU: raise its limit, or add agents",
     "clock": "synchronise the machine's clock (NTP)",
+    "state": "look which member of etcd the agents' logs name, and replace it: it heals by itself",
 }
 
 

@@ -93,8 +93,7 @@ class Health:
             Tried("store write", signals.store_writes, AGE_S_MAX, self.paces.writes_slow),
         )
         self._checks: list[Check] = [*tried, Applying(replica, self._loop.time), self.delay]
-        watch = replica.clock_watch
-        self.add("clock", lambda: watch.reason if watch.off else "")
+        self._add_those_of(replica)
         log, _, reads, writes = tried
         self._asked: dict[Tried, tuple[Callable[[], Awaitable[object]], bool]] = {
             log: (replica.barrier, True),
@@ -105,6 +104,11 @@ class Health:
         self._probes: dict[Tried, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._bad = Episodes(_log, now, begins="a check is bad", ends="a check is fine again")
+
+    def _add_those_of(self, replica: Replica) -> None:
+        watch = replica.clock_watch
+        self.add("clock", lambda: watch.reason if watch.off else "")
+        self.add("state", lambda: replica.doubt.reason)
 
     # What it says.
 

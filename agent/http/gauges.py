@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 
 from agent.config import memory
 from agent.telemetry.figures import FIGURES, QUEUES, READS, families
+from coordination.replica import Verdict
 from objectstore.tasks import DEFECTS
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Gauges:
             "drained": int(parts.standing is not None and parts.standing.drained and not health.faults()),
             "event_loop_delay_seconds": health.delay.worst_s,
             "clock_skew_ms": replica.clock_watch.skew_ms,
+            "state_disputes": sum(replica.doubt.counts[each.value] for each in Verdict),
+            "state_rebuilds": replica.doubt.counts["rebuilt"],
             "replica_queue_bytes": float(str(replica.status()["queued_bytes"])),
             "deleted_topics": len(replica.state.deleted),
             "deleted_topics_bytes": sum(each.size_bytes for each in replica.state.deleted.values()),

@@ -59,6 +59,10 @@ FIGURES = {
             "memory_needed_bytes", "gauge", "Memory that it uses when all that is configured is full at once"
         ),
         Figure("clock_skew_ms", "gauge", "Distance of this agent's clock from what most agents say"),
+        Figure(
+            "state_disputes", "counter", "Times another agent had another state: /status has what was found"
+        ),
+        Figure("state_rebuilds", "counter", "States made anew after another agent had another one"),
         Figure("replica_queue_bytes", "gauge", "Bytes of commands waiting for their append"),
         Figure("deleted_topics", "gauge", "Topics that were deleted and can come back"),
         Figure("deleted_topics_bytes", "gauge", "Bytes of records that deleted topics hold in the bucket"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from coordination.archive.head import Head, Stored, fetched, listed, newest
 from coordination.archive.piece import NONE, CorruptPiece, Header, checksum_of, encode_steps
 from coordination.archive.tail import Tail
 from coordination.jobs import Job
-from coordination.log import EntryName, Log, LogEntry, LogRegressed, Trimmed
+from coordination.log import EntryName, Log, LogEntry, LogRegressed, Trimmed, Unavailable
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
 from coordination.state.cluster import SNAPSHOTS_KEPT
@@ -236,6 +236,7 @@ class LogArchive(Job):
 
     async def _write(self, head: Head, entries: list[LogEntry]) -> Head:
         """Seal a piece and put it into the bucket; the new end."""
+        await self._confirm(entries)
         snapshots = self.replica.state.snapshots
         base = next((each.revision for each in snapshots if each.revision >= head.last), 0)
         begins = head.checksum == NONE and head.last > 0
@@ -261,6 +262,25 @@ class LogArchive(Job):
         name = EntryName(last.revision, last.incarnation, last.sequence)
         self._head = Head(header.last, checksum, name)
         return self._head
+
+    async def _confirm(self, entries: list[LogEntry]) -> None:
+        """Have another agent's word that these are the log's, while one gives it. Raises Unavailable.
+
+        Where none says anything they are written nevertheless: what is in no piece is lost with etcd.
+        """
+        rebuilt = self.replica.doubt.counts["rebuilt"]
+        with suppress(Unavailable):
+            await self.replica.confirm(entries[-1].revision)
+        if self.replica.doubt.counts["rebuilt"] != rebuilt:
+            self._head = None
+            raise Unavailable("the state was made anew meanwhile: entries of the one before are not archived")
+        other = next((each for each in entries if self.replica.vouches(each) is False), None)
+        if other is not None:
+            self._head = None  # look for the end again, and read anew
+            raise Unavailable(
+                f"the entry of revision {other.revision} is not the one that was applied: the copy of the "
+                "log that it was read from is another one than the others"
+            )
 
     async def _encode(self, header: Header, entries: list[LogEntry]) -> list[bytes]:
         until = self._loop.time() + self.options.slice_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,8 @@ _DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
 TIMEOUTS_MAX = 2
 CLOSE_GRACE_S = 10.0
 RECEIVE_BYTES_MAX = 64 << 20
+SHUNNED_S = 600.0
+"""A member that has another log than the others is left alone for so long, while there are others."""
 # A name is looked up again this soon: an etcd whose pod comes back has another address (gRPC's own: 30 s).
 LOOKUP_MS_MIN = 1_000
 _CHANNEL_OPTIONS: list[tuple[str, int]] = [
@@ -125,6 +127,7 @@ class EtcdClient:
         self._pem = None if tls is None else tls.read()
         self._endpoints: dict[str, Endpoint] = {}
         self._at = 0
+        self._shunned: dict[str, float] = {}  # addresses, and until when by the loop's time
         self._user = user
         self._password = password
         self._password_file = password_file
@@ -147,6 +150,13 @@ class EtcdClient:
         """One attempt of a transaction. Raises EtcdError."""
         return await self._once(
             lambda to, t, m: to.kv.Txn(request, timeout=t, metadata=m), self._attempt_timeout_s
+        )
+
+    async def txn_at(self, address: str, request: pb.TxnRequest) -> pb.TxnResponse:
+        """One attempt of a transaction that only reads, by this member. Raises EtcdError."""
+        endpoint = self._endpoint(address)
+        return await self._call(
+            endpoint, lambda to, t, m: to.kv.Txn(request, timeout=t, metadata=m), self._attempt_timeout_s
         )
 
     async def delete_range(self, request: pb.DeleteRangeRequest) -> pb.DeleteRangeResponse:
@@ -229,8 +239,29 @@ class EtcdClient:
             await endpoint.channel.close(None)
         self._endpoints.clear()
 
-    def _endpoint(self) -> Endpoint:
-        address = self._addresses[self._at]
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Of all members, each once."""
+        return list(dict.fromkeys(self._addresses))
+
+    def turn_from(self, addresses: Collection[str]) -> None:
+        """Use none of these for SHUNNED_S while there are others; without any, use another one than now."""
+        until = asyncio.get_running_loop().time() + SHUNNED_S
+        self._shunned |= dict.fromkeys(addresses, until)
+        if not addresses or self._addresses[self._at] in addresses:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """To the next member that is not shunned; to the next one where all are."""
+        now = asyncio.get_running_loop().time()
+        self._shunned = {each: until for each, until in self._shunned.items() if until > now}
+        count = len(self._addresses)
+        following = [(self._at + step) % count for step in range(1, count + 1)]
+        sound = (each for each in following if self._addresses[each] not in self._shunned)
+        self._at = next(sound, following[0])
+
+    def _endpoint(self, address: str = "") -> Endpoint:
+        address = address or self._addresses[self._at]
         if address not in self._endpoints:
             credentials = None if self._pem is None else self._pem.credentials()
             self._endpoints[address] = Endpoint(address, credentials)
@@ -243,7 +274,7 @@ class EtcdClient:
         if endpoint.timeouts >= TIMEOUTS_MAX and self._endpoints.get(endpoint.address) is endpoint:
             self._abandon(endpoint)
         if error.other_endpoint and endpoint.address == self._addresses[self._at]:
-            self._at = (self._at + 1) % len(self._addresses)
+            self._go_on()
 
     def _abandon(self, endpoint: Endpoint) -> None:
         """Make no further calls over this connection."""
@@ -268,7 +299,9 @@ class EtcdClient:
         raise AssertionError("delays never end")
 
     async def _once(self, call: _Call[_T], timeout_s: float) -> _T:
-        endpoint = self._endpoint()
+        return await self._call(self._endpoint(), call, timeout_s)
+
+    async def _call(self, endpoint: Endpoint, call: _Call[_T], timeout_s: float) -> _T:
         with self._told(endpoint):
             answer = await call(endpoint, timeout_s, await self._metadata(endpoint))
             endpoint.timeouts = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +17,13 @@ from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
 from coordination.etcd import keys as requests
 from coordination.etcd.client import EtcdClient, Tls
+from coordination.etcd.copies import copies
 from coordination.etcd.errors import EtcdError
 from coordination.etcd.follower import Follower, FollowOptions, Head
 from coordination.etcd.keys import INFO_BYTES_MAX, Keys, key_state, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.trim import trim_log
-from coordination.log import Entries, EntryName, Fenced, LogEntry, Member, Statement, Unavailable
+from coordination.log import Copy, Entries, EntryName, Fenced, LogEntry, Member, Statement, Unavailable
 from objectstore import tasks
 from objectstore.episodes import Episodes, loop_time, through
 
@@ -179,6 +180,18 @@ class EtcdLog:
         except EtcdError as error:
             raise Unavailable(str(error)) from error
         return list(status.errors)
+
+    async def copies(self, after: int, through: int) -> Mapping[str, Copy | None]:
+        """See coordination.log.Copied: each member of the configuration, by its address."""
+        return await copies(self._client, self._keys, after, through)
+
+    def follow_copy(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
+        """See coordination.log.Copied."""
+        return self.follow(after, last)
+
+    def turn_from(self, copies: Collection[str]) -> None:
+        """See coordination.log.Copied."""
+        self._client.turn_from(copies)
 
     async def renew(self) -> bool:
         """See coordination.log.Renewing."""

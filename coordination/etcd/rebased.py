@@ -9,12 +9,22 @@ tell of entries that were deleted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from coordination.etcd.log import EtcdLog
-from coordination.log import Chain, Entries, EntryName, LogEntry, Member, Statement, Trimmed
+from coordination.log import (
+    Chain,
+    Copy,
+    Entries,
+    EntryName,
+    LogEntry,
+    Member,
+    Statement,
+    Trimmed,
+    Unavailable,
+)
 from coordination.log_around import LogAround
 
 
@@ -99,6 +109,19 @@ class RebasedLog(LogAround[EtcdLog]):
         """See coordination.log.Alarmed."""
         return await self._log.alarms()
 
+    async def copies(self, after: int, through: int) -> Mapping[str, Copy | None]:
+        """See coordination.log.Copied."""
+        try:
+            base = await self.base()
+        except Unavailable:
+            return {}
+        found = await self._log.copies(max(0, after - base), through - base)
+        return {name: None if copy is None else _moved(copy, base) for name, copy in found.items()}
+
+    def follow_copy(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
+        """See coordination.log.Copied."""
+        return self.follow(after, last)
+
     async def renew(self) -> bool:
         """See coordination.log.Renewing."""
         return await self._log.renew()
@@ -119,6 +142,11 @@ class RebasedChain:
 
     async def close(self) -> None:
         await self._chain.close()
+
+
+def _moved(copy: Copy, base: int) -> Copy:
+    trimmed = copy.trimmed and copy.trimmed + base
+    return Copy(trimmed, {revision + base: each for revision, each in copy.prints.items()})
 
 
 def _entries(batch: Entries, base: int) -> Entries:

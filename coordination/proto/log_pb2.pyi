@@ -34,6 +34,8 @@ class Entry(_message.Message):
     PROPOSED_MS_FIELD_NUMBER: _builtins.int
     APPLIED_REVISION_FIELD_NUMBER: _builtins.int
     COMMANDS_FIELD_NUMBER: _builtins.int
+    APPLIED_HASH_FIELD_NUMBER: _builtins.int
+    ASKS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1"""
     incarnation: _builtins.int
@@ -44,6 +46,12 @@ class Entry(_message.Message):
     """the author's wall clock, Unix ms"""
     applied_revision: _builtins.int
     """what the author had applied when it proposed"""
+    applied_hash: _builtins.bytes
+    """What agents compare their states by. Nothing of it is kept in the state: apply does not look at it.
+    the author's rolling hash at applied_revision; empty before Floe knew this
+    """
+    asks: _builtins.bool
+    """the author wants to hear from others whether they have the same"""
     @_builtins.property
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]: ...
     def __init__(
@@ -55,10 +63,12 @@ class Entry(_message.Message):
         proposed_ms: _builtins.int = ...,
         applied_revision: _builtins.int = ...,
         commands: _abc.Iterable[Global___Command] | None = ...,
+        applied_hash: _builtins.bytes = ...,
+        asks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "commands", b"commands", "format", b"format", "incarnation", b"incarnation", "proposed_ms", b"proposed_ms", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_hash", b"applied_hash", "applied_revision", b"applied_revision", "asks", b"asks", "commands", b"commands", "format", b"format", "incarnation", b"incarnation", "proposed_ms", b"proposed_ms", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

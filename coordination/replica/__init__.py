@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordination.log import Unavailable
+from coordination.replica.comparing import Verdict
 from coordination.replica.errors import (
     OutcomeUnknown,
     RegistrationRefused,
@@ -17,6 +18,7 @@ __all__ = [
     "Replica",
     "ReplicaOptions",
     "Unavailable",
+    "Verdict",
     "StaleIncarnation",
     "OutcomeUnknown",
     "ReplicaFailed",

@@ -33,6 +33,7 @@ class Author:
         self.node_id = -1
         self.last_append = 0.0  # loop time of the last append's beginning
         self.registered = asyncio.Event()
+        self.said = 0  # the revision at which this agent told the others its rolling hash last
         self.stopping = False  # set before the last entry: no new incarnation follows it
         self._log = log
         self._clock = clock
@@ -44,6 +45,7 @@ class Author:
         self._registering: tuple[int, Results] | None = None
         self._fenced = False
         self._sequence = 0
+        self._asks = False
         self._work = asyncio.Event()
         self._unregistered = Episodes(
             through(_logger),
@@ -56,6 +58,10 @@ class Author:
     def incarnation(self) -> int:
         """The current incarnation, once its registration was applied; 0 before and in between."""
         return self._proposals.incarnation
+
+    def ask(self) -> None:
+        """Have the next entry ask the others whether they have the same state."""
+        self._asks = True
 
     def wake(self) -> None:
         """There is something to do."""
@@ -126,6 +132,7 @@ class Author:
         info = self.registration.SerializeToString()
         self._chain = await self._retry(lambda: self._register(info))
         self._own.append(self._chain.incarnation)
+        self._follower.own = {*self._own}
         self._fenced = False
         self._sequence = 0
         future = self._proposals.put_first(self._first_commands(self.registration))
@@ -200,7 +207,15 @@ class Author:
     async def _append(self, chain: Chain, batch: Batch) -> None:
         self._sequence += 1
         self.last_append = asyncio.get_running_loop().time()
-        content = payload(batch, self._clock.now_ms(), self._follower.through)
+        self.said = self._follower.through
+        content = payload(
+            batch,
+            self._clock.now_ms(),
+            self.said,
+            self._follower.state.digest,
+            asks=self._asks or self._sequence == 1,
+        )
+        self._asks = False
         reach("append/send")
         for proposal in batch.proposals:
             proposal.stamp(self.last_append)

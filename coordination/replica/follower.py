@@ -7,10 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from coordination.log import Entries, Log, LogEntry, LogRegressed, Trimmed, Unavailable
+from coordination.replica.comparing import Comparison
+from coordination.replica.doubt import Disputed, Doubt, Rebuilt
 from coordination.replica.loading import load_newest
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.waiters import RevisionWaiters
-from coordination.state import Applied, State
+from coordination.state import Applied, State, StateError
 from objectstore.episodes import Episodes, loop_time, through
 from objectstore.store import ObjectStore, StoreError
 
@@ -32,6 +34,10 @@ class Follower:
         self.on_reload: list[Callable[[State], None]] = []
         self.applying = asyncio.Lock()  # held while entries are applied; hold it to keep the state still
         self.last_error = ""
+        self.own: set[int] = set()  # incarnations of this process
+        self.comparison = Comparison(self.is_own)
+        self.comparing = False  # from the registration on: what was said before is of the past
+        self.doubt = Doubt(log, store, options)
         self._log = log
         self._store = store
         self._options = options
@@ -64,6 +70,7 @@ class Follower:
             )
         if state.revision > self.state.revision:
             self.state = state
+            self.comparison = Comparison(self.is_own, state.revision)
             self._reached(max(state.revision, self.through))
             for tell in list(self.on_reload):
                 tell(state)
@@ -78,6 +85,13 @@ class Follower:
                 await self.load()
             except TimeoutError:
                 _logger.warning("an entry above revision %d is overdue: reading the gap", self.through)
+            except Disputed:
+                self._take(await self.doubt.settle(self.state, self.through, self.comparison))
+            except StateError as error:
+                rebuilt = await self.doubt.unreadable(self.through, self.is_own, error)
+                if rebuilt is None:
+                    raise
+                self._take(rebuilt)
             except Unavailable as error:
                 self.last_error = f"following: {error}"
                 self._away.met("", revision=self.through, error=str(error))
@@ -93,6 +107,23 @@ class Follower:
         finally:
             self._interrupt = None
             await _close(batches)
+
+    def is_own(self, incarnation: int) -> bool:
+        """Whether it is one of this process."""
+        return incarnation in self.own
+
+    def compare(self) -> None:
+        """From now on another state elsewhere is a reason to doubt this one; what was said before is not."""
+        self.comparing = True
+
+    def _take(self, rebuilt: Rebuilt | None) -> None:
+        """Go on with this state instead of the one before; None: with that."""
+        if rebuilt is not None:
+            self.state, self.comparison = rebuilt.state, rebuilt.comparison
+            self._reached(rebuilt.through)
+            for tell in list(self.on_reload):
+                tell(rebuilt.state)
+        self._reached(self.through)
 
     async def wait(self, revision: int) -> None:
         """Return once everything at or below `revision` has been applied."""
@@ -138,9 +169,15 @@ class Follower:
                 for entry in entries:
                     applied = self.state.apply(entry)
                     self.through = applied.revision
+                    self.comparison.note(entry)
+                    difference = self.comparison.heard(applied, self.state) if self.comparing else None
+                    if difference is not None:
+                        self.doubt.reason = str(difference)  # before anybody hears of this entry
                     self._tell(applied)
                     for note in self.entry_listeners:
                         note(entry)
+                    if difference is not None:
+                        raise Disputed(difference)
                     if loop.time() >= until:
                         unfinished = True
                         break

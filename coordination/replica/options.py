@@ -19,6 +19,9 @@ class ReplicaOptions:
     queue_wait_s: float = 30.0  # a proposal that could not even be sent fails as Unavailable
     outcome_wait_s: float = 30.0  # a proposal that was sent and not seen applied fails as OutcomeUnknown
     barrier_s: float = 10.0  # a read barrier that takes longer fails as Unavailable
+    confirm_s: float = (
+        20.0  # others may say nothing of their states for so long: who is gone is fenced by then
+    )
     stop_s: float = 5.0  # for the last entry of a graceful stop
     retry_s: float = 0.5  # between two tries to register, to load a snapshot, to look at the members
     queue_bytes_max: int = 64 * 1024 * 1024  # of proposals waiting to be sent

@@ -20,7 +20,7 @@ from coordination.state.multipart import CHANGE_BYTES_MAX
 from coordination.steps import reach
 from objectstore.varint import varint
 
-HEADER_BYTES_MAX = 64  # of an Entry without commands
+HEADER_BYTES_MAX = 96  # of an Entry without commands
 FRAMING_BYTES_MAX = 6  # of one command inside an Entry
 # Content of one part of a large change. Each part is an append of its own, a transaction of three operations;
 # etcd takes 128 operations and 1.5 MiB in one, an entry 1 MiB.
@@ -341,14 +341,21 @@ class Proposals:
             self.fail(batch, OutcomeUnknown("the agent stopped before the entry was seen applied"))
 
 
-def payload(batch: Batch, proposed_ms: int, applied_revision: int) -> bytes:
-    """The batch as a serialized Entry. Commands were serialized when they were submitted."""
+def payload(
+    batch: Batch, proposed_ms: int, applied_revision: int, said: bytes = b"", *, asks: bool = False
+) -> bytes:
+    """The batch as a serialized Entry. Commands were serialized when they were submitted.
+
+    `said`: the rolling hash at `applied_revision`; `asks`: whether others are to say theirs.
+    """
     header = Entry(
         format=ENTRY_FORMAT,
         incarnation=batch.incarnation,
         sequence=batch.sequence,
         proposed_ms=proposed_ms,
         applied_revision=applied_revision,
+        applied_hash=said,
+        asks=asks,
     )
     parts = [header.SerializeToString()]
     for proposal in batch.proposals:

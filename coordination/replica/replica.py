@@ -27,6 +27,7 @@ from coordination.commands import (
 from coordination.log import Log, LogEntry, LogError, LogRegressed, Unavailable
 from coordination.replica.author import Author
 from coordination.replica.clock_watch import ClockWatch
+from coordination.replica.doubt import Doubt
 from coordination.replica.errors import ReplicaFailed
 from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
@@ -36,6 +37,10 @@ from coordination.state.types import serving_of
 from objectstore import tasks
 from objectstore.store import ObjectStore
 
+CONFIRM_LOOK_S = 0.05
+"""Between two looks whether others have the same state, seconds."""
+CONFIRM_ASKS = 10
+"""Every so many looks they are asked: under load they say so by themselves."""
 _logger = logging.getLogger("floe.coordination.replica")
 
 
@@ -62,6 +67,7 @@ class Replica:
         self._author = Author(log, clock, self.options, self._follower, self._proposals)
         self._follower.listeners.append(self._author.applied)
         self._follower.on_reload.append(self._author.reloaded)
+        self._follower.doubt.on_doubt.append(self._serve_nobody)
         self.clock_watch = ClockWatch(2 * self.options.heartbeat_s)
         self._tasks: list[asyncio.Task[None]] = []
         self._next_barrier: asyncio.Future[int] | None = None
@@ -100,7 +106,12 @@ class Replica:
     @property
     def ready(self) -> bool:
         """Registered, verified after the last pause, and not failed."""
-        return bool(self.incarnation) and self._verified and not self.failed.done()
+        return bool(self.incarnation) and self._verified and not self.failed.done() and not self.doubt.reason
+
+    @property
+    def doubt(self) -> Doubt:
+        """Whether this agent's state is what others have, and what became of it where it was not."""
+        return self._follower.doubt
 
     def wall_ms(self) -> int:
         """The time for stamps that clients see, Unix ms: this agent's clock unless others say otherwise.
@@ -120,6 +131,9 @@ class Replica:
             "revision": state.revision,
             "through": self.revision,
             "state_hash": state.hash,
+            "state_confirmed_through": self._follower.comparison.confirmed,
+            "state_doubt": self.doubt.reason,
+            "state_disputes": dict(self.doubt.counts),
             "feature_level": state.feature_level,
             "lag_revisions": self.lag,
             "log_clock_ms": state.clock_ms,
@@ -158,6 +172,35 @@ class Replica:
                 self.failed.result()
         finally:
             registered.cancel()
+        try:
+            await self.confirm(self.revision)
+        except Unavailable as error:
+            _logger.warning("%s: serving nevertheless", error)
+
+    async def confirm(self, revision: int) -> None:
+        """Return once another agent has said that it had the same state at this revision, or a later one.
+
+        Where no other agent could say so, at once. Raises Unavailable when none does within `confirm_s`.
+        While this agent's state is in doubt that does not count: it returns when it is known.
+        """
+        looks = 0
+        while not self.failed.done():
+            comparison = self._follower.comparison
+            others = comparison.others(self.state)
+            if not self.doubt.reason and (comparison.confirmed >= revision or not others):
+                return
+            if looks * CONFIRM_LOOK_S >= self.options.confirm_s and not self.doubt.reason:
+                raise Unavailable(f"none of {len(others)} other agents said that it has the same state")
+            if looks % CONFIRM_ASKS == CONFIRM_ASKS - 1 and self.incarnation:
+                self._author.ask()
+                self.submit([command(Heartbeat())], incarnation=self.incarnation)
+            await asyncio.sleep(CONFIRM_LOOK_S)
+            looks += 1
+        self.failed.result()
+
+    def vouches(self, entry: LogEntry) -> bool | None:
+        """Whether just this entry was applied here; None: it was too long ago."""
+        return self._follower.comparison.vouches(entry)
 
     async def enter(self) -> None:
         """Have Metadata name this agent, which registered as joining. Waits while the log is away."""
@@ -253,8 +296,10 @@ class Replica:
     async def barrier(self) -> int:
         """Wait until everything that was in the log when this was called is applied; returns that revision.
 
-        Callers share the question to the log. Raises Unavailable when it takes too long.
+        Callers share the question to the log. Raises Unavailable when it takes too long, and while this
+        agent's state is in doubt.
         """
+        self._check_doubt()
         if self._next_barrier is None:
             self._next_barrier = self._loop.create_future()
             self._next_barrier.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -265,7 +310,12 @@ class Replica:
                 await self.wait_revision(revision)
         except TimeoutError:
             raise Unavailable(f"the read barrier took over {self.options.barrier_s} s") from None
+        self._check_doubt()
         return revision
+
+    def _check_doubt(self) -> None:
+        if self.doubt.reason:
+            raise Unavailable(f"this agent's state is in doubt: {self.doubt.reason}")
 
     async def wait_revision(self, revision: int) -> None:
         """Wait until everything at or below `revision` is applied."""
@@ -294,18 +344,22 @@ class Replica:
         """Notice a pause longer than the lease (SIGSTOP, a frozen machine) before what was buffered counts.
 
         The first call after such a pause runs `on_wake` and returns False; `ready` is False until a read
-        barrier has passed.
+        barrier has passed. It returns False, too, while this agent's state is in doubt.
         """
         now = self._loop.time()
         paused, self._last_tick = now - self._last_tick, now
         if paused <= self.options.ttl_s:
-            return True
+            return not self.doubt.reason
         _logger.warning("paused for %.1f s: verifying the state before answering", paused)
         self._verified = False
-        for tell in list(self.on_wake):
-            tell()
+        self._serve_nobody()
         self._run_once(self._verify())
         return False
+
+    def _serve_nobody(self) -> None:
+        """What was asked so far is answered by nobody."""
+        for tell in list(self.on_wake):
+            tell()
 
     def give_up(self, error: Exception) -> None:
         """This agent must stop: the reason is somebody else's to know."""
@@ -348,6 +402,7 @@ class Replica:
             except Unavailable as error:
                 self._follower.last_error = f"catching up: {error}"
                 await asyncio.sleep(self.options.retry_s)
+        self._follower.compare()
         await self._author.run()
 
     async def _verify(self) -> None:
@@ -386,6 +441,7 @@ class Replica:
             self._proposals.expire(self.options.queue_wait_s, self.options.outcome_wait_s)
             self.clock_watch.look(self.state, self.incarnation, now)
             idle = now - self._author.last_append >= self._heartbeat_s()
+            idle |= self._follower.comparison.asked > self._author.said  # somebody wants to hear
             if self.incarnation and idle and not self._proposals.queued:
                 self.submit([command(Heartbeat())], incarnation=self.incarnation)
             if self.incarnation and now - looked_at_members >= self.options.members_s:

@@ -21,6 +21,12 @@ def chain(before: bytes, entry: LogEntry, results: Sequence[Result]) -> bytes:
     return blake2b(said, digest_size=DIGEST_BYTES).digest()
 
 
+def print_of(entry: LogEntry) -> bytes:
+    """A hash of one entry alone: its author, its number and its payload, wherever it stands."""
+    said = b"%d %d %b" % (entry.incarnation, entry.sequence, entry.payload)
+    return blake2b(said, digest_size=DIGEST_BYTES).digest()
+
+
 def _parts(results: Iterable[object]) -> Iterable[bytes]:
     """Bytes that say what was decided; words in the machine's order, which is little-endian everywhere."""
     for result in results:

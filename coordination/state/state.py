@@ -59,6 +59,7 @@ from coordination.state.types import (
     Incarnation,
     Refused,
     Result,
+    Said,
 )
 
 HASHES_REMEMBERED = 8192  # revisions whose rolling hash an agent can still tell
@@ -162,9 +163,14 @@ class State(StateData):
 
     def hash_at(self, revision: int) -> str | None:
         """The rolling hash after the newest entry at or below `revision`; None when it is too long ago."""
+        digest = self.digest_at(revision)
+        return None if digest is None else digest.hex()
+
+    def digest_at(self, revision: int) -> bytes | None:
+        """See hash_at."""
         if revision >= self.revision:
-            return self.hash
-        return next((digest.hex() for at, digest in reversed(self._hashes) if at <= revision), None)
+            return self.digest
+        return next((digest for at, digest in reversed(self._hashes) if at <= revision), None)
 
     @property
     def last_entry(self) -> EntryName | None:
@@ -199,6 +205,7 @@ class State(StateData):
             at.touched,
             at.fenced,
             at.groups,
+            Said(entry.applied_revision, entry.applied_hash, entry.asks),
         )
 
     def _now_ms(self, proposed_ms: int) -> int:

@@ -393,6 +393,17 @@ class Refused:
 Result = ChunkCommitted | Done | Refused
 
 
+class Said(NamedTuple):
+    """What an entry's author said of its own state: its rolling hash, empty where it does not tell.
+
+    `asks`: it wants to hear whether others have the same.
+    """
+
+    revision: int
+    digest: bytes
+    asks: bool
+
+
 @dataclass(slots=True)
 class Applied:
     """What one entry did. `touched` names partitions (handles, possibly repeated) whose bounds moved.
@@ -407,6 +418,7 @@ class Applied:
     touched: Sequence[int] = ()
     fenced: Sequence[int] = ()  # incarnations that this entry fenced
     groups: Sequence[tuple[str, Sequence[str]]] = ()
+    said: Said | None = None
 
 
 class At:

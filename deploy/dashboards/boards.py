@@ -24,6 +24,8 @@ LEFT_OUT: Mapping[str, str] = {
     "floe_memory_limit_bytes": "an alert compares it",
     "floe_memory_needed_bytes": "an alert compares it",
     "floe_peer_request_faults_total": "/status tells more than their number",
+    "floe_state_disputes_total": "an alert",
+    "floe_state_rebuilds_total": "/status and the alert on disputes tell",
     "floe_process_up": "of machines with several agents only, and an alert",
     "floe_process_replaced_total": "of machines with several agents only; `floe status` shows it",
     "floe_relay_entries_total": "who follows is shown, and all apply all entries",

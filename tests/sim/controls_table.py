@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tests.sim.controls import CONTROLS, Control
 from tests.sim.controls_of_archive import ARCHIVE
 from tests.sim.controls_of_bindings import BINDINGS
+from tests.sim.controls_of_copies import COPIES
 from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_deletion import DELETION
 from tests.sim.controls_of_health import HEALTH
@@ -37,6 +38,7 @@ EVERY = (
     *HEALTH,
     *HEDGES,
     *RELAYS,
+    *COPIES,
 )
 
 

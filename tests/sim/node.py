@@ -183,6 +183,8 @@ class AgentNode(Node):
         self.http: ASGIApp | None = None
         """What it would serve over HTTP (registrar.py)."""
         self.log: MemoryLog | None = None
+        self.member = 0
+        """Whose copy of the log it follows at first."""
         self.relayed: list[RelayedLog | None] = []
         """What it followed the log by, in each of its lives."""
         self.store: FaultyStore | None = None
@@ -243,6 +245,7 @@ class AgentNode(Node):
         clock = self.clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)
         ways, random = self.ways, self.loop.random
         self.log = _SmallEntries(self.server, clock, ways.entry_bytes, lambda: drawn(random, ways.log_s))
+        self.log.member = self.member
         objects = DistantStore(self._objects, lambda: drawn(random, ways.store_s), self.hanging)
         self.store = FaultyStore(objects, random.getrandbits(48), self.rates, clock)
         self.app = App(

@@ -66,6 +66,7 @@ def test_a_story_goes_the_same_way_without_native_code(
         ("versions_are_hidden_while_records_name_them", "decoded-by-newest", "columns-wrong"),
         ("puts_land_behind_their_hedges", "hedge-has-another-name", "unreadable-chunk"),
         ("bad_records_are_set_aside_while_agents_die", "aside-of-no-transaction", "aside-aborted"),
+        ("agents_start_at_a_member_with_another_log", "states-not-compared", "state-differs"),
         ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
     ],
 )

@@ -8,7 +8,7 @@ once. Positions have a file of their own (positions.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from coordination.commands import Entry
@@ -45,6 +45,9 @@ class Witness:
         self.bindings, self.subjects = Bindings(), Subjects(self._wrong)
         self._registry = registry
         self.mortal = Arrivals()
+        self.altered: Mapping[tuple[int, int], bytes] = {}
+        """By member of the log and revision: an entry that only that one has so (faults/copies.py)."""
+        self._astray: list[State] = []  # states that have applied such a one
         self.sent: dict[str, dict[tuple[str, int], int]] = {}
         """As Surroundings.sent."""
 
@@ -55,7 +58,8 @@ class Witness:
 
         def applied(state: State, entry: LogEntry) -> Applied:
             done = apply(state, entry)
-            self._applied(state, entry, done)
+            if not self._strays(state, entry):
+                self._applied(state, entry, done)
             return done
 
         def finished(state: StateData, known: Transaction, commit: bool, marker_epoch: int, at: At) -> None:
@@ -85,6 +89,7 @@ class Witness:
     def counted(self, counts: Counter[str]) -> None:
         """Add what was seen, for the coverage."""
         counts["records whose span was looked at"] += len(self.bindings.taken)
+        counts["states astray"] += len(self._astray)
         counts.update(self.bindings.counts)
         counts.update(self.subjects.counts)
         counts["positions asked for behind the log"] += self.positions.behind
@@ -102,6 +107,15 @@ class Witness:
         self._ends = {number: end for number, end in self._ends.items() if end[0] <= revision}
         self._marks.clear()
         self.positions.forget()
+
+    def _strays(self, state: State, entry: LogEntry) -> bool:
+        """Whether the state is not the cluster's: nobody may be served from it, and it is not judged."""
+        if any(each is state for each in self._astray):
+            return True
+        other = bool(self.altered) and entry.payload in self.altered.values()
+        if other:
+            self._astray.append(state)
+        return other
 
     def _applied(self, state: State, entry: LogEntry, done: Applied) -> None:
         first = done.revision not in self._digests

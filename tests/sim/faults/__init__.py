@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.faults.clients import CLIENTS, MEMBERS
 from tests.sim.faults.clocks import CLOCKS
+from tests.sim.faults.copies import COPIES
 from tests.sim.faults.fault import Fault
 from tests.sim.faults.liars import LIARS
 from tests.sim.faults.log import LOG
@@ -44,6 +45,7 @@ NAMED: tuple[Fault, ...] = (
     *LIARS,
     *ROADS,
     *OBJECTS,
+    *COPIES,
 )
 """Those of stories: of kept plans, of seeds that tell one (plan.py), and of pairs (pairs/)."""
 

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tests.sim.faults import FAULTS, NAMED
+from tests.sim.faults.copies import COPIES
 from tests.sim.faults.liars import LIARS
 from tests.sim.faults.objects import KINDS as DAMAGES
 from tests.sim.faults.sick import SICK
@@ -190,8 +191,11 @@ KINDS: tuple[Kind, ...] = (
     Kind("restore", _always, needs.restored, planned=False),
 )
 BY_NAME: Mapping[str, Kind] = {each.name: each for each in KINDS}
-NO_KINDS = frozenset(each.name for each in SICK)
-"""Faults that are no kinds of their own: those of one sick agent, which are others of this table, judged."""
+NO_KINDS = frozenset(each.name for each in (*SICK, *COPIES))
+"""Faults that are no kinds of their own: those of one sick agent, which are others of this table, judged.
+
+And a member of the log that differs: what an agent applies of it before it is found out, no watcher may see.
+"""
 RESTORED_BESIDE = ("kill", "pause")
 """What restored.py does to agents while the log goes back."""
 

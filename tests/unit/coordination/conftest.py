@@ -18,7 +18,7 @@ from tests.unit.coordination.kit import A, B, Script
 
 QUICK = ReplicaOptions(
     ttl_s=1.0, heartbeat_s=0.2, members_s=0.1, tick_s=0.02, gap_s=0.2, queue_wait_s=0.5, outcome_wait_s=5.0,
-    barrier_s=5.0, stop_s=1.0, retry_s=0.02,
+    barrier_s=5.0, confirm_s=5.0, stop_s=1.0, retry_s=0.02,
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ def test_generated_text_is_fresh(name: str, tmp_path: Path) -> None:
 def test_numbers_that_agents_of_two_versions_share() -> None:
     assert {f.name: f.number for f in Entry.DESCRIPTOR.fields} == {
         "format": 1, "incarnation": 2, "sequence": 3, "proposed_ms": 4, "applied_revision": 5, "commands": 6,
+        "applied_hash": 7, "asks": 8,
     }  # fmt: skip
     kinds = sorted(Command.DESCRIPTOR.fields, key=lambda f: f.number)
     assert [f.number for f in kinds][:28] == list(range(1, 29))

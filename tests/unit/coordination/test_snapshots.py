@@ -385,7 +385,7 @@ async def test_the_keeper_killed_between_any_two_steps_loses_nothing(agents: Age
         old = a.incarnation
         await crash(a)
         agents.server.expire(old)
-        b = await agents.start(f"witness-{turns}", heartbeat_s=60, members_s=60)
+        b = await agents.start(f"witness-{turns}", heartbeat_s=60, members_s=60, confirm_s=0)
         assert list(b.state.topics) == [f"topic-{n}" for n in range(turns + 1)]
         assert agents.server.trimmed <= max((s.revision for s in b.state.snapshots), default=0)
         await b.propose(FenceIncarnation(incarnation=old))

@@ -29,7 +29,7 @@ async def test_a_registered_agent_is_live_and_ready(client: httpx.AsyncClient) -
     assert (body["ready"], body["reasons"], set(body["checks"])) == (
         True,
         [],
-        {"log", "append", "store", "store write", "applying", "event loop", "clock"},
+        {"log", "append", "store", "store write", "applying", "event loop", "clock", "state"},
     )
     assert body["jobs"] == []
 

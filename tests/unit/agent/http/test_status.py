@@ -37,6 +37,7 @@ async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClie
         "applying",
         "event loop",
         "clock",
+        "state",
     ]
 
 

@@ -1,0 +1,46 @@
+"""What keeps agents right that follow a member of the log whose disk differs, taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from coordination.replica.comparing import Comparison
+from tests.sim.controls import Control, patched
+from tests.sim.plan import Plan
+
+OTHER_STATE = frozenset({"state-differs", "lost-write", "unseen", "stuck", "poisoned"})
+
+
+def _not_compared() -> Any:
+    return patched(
+        (Comparison, "heard", lambda self, applied, state: None),
+        (Comparison, "others", lambda self, state: []),
+    )
+
+
+def _differing() -> Callable[[Plan], Plan]:
+    def told(plan: Plan) -> Plan:
+        return replace(
+            plan,
+            faults=((6.0, 1.0, "member-differs", (0,)), (12.0, 1.0, "member-differs", (1,))),
+            snapshot_entries=100_000,
+            restored=False,
+            near=False,
+            skews_ms=(0,) * plan.agents,
+        )
+
+    return told
+
+
+COPIES: tuple[Control, ...] = (
+    Control(
+        "states-not-compared",
+        "6: agents compare their states",
+        OTHER_STATE,
+        _not_compared,
+        lambda plan: plan.agents > 2 and plan.writers > 0,
+        _differing(),
+    ),
+)

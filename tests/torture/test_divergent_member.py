@@ -1,0 +1,168 @@
+"""An etcd member whose disk holds another log than the others': who follows it is found out by the agents.
+
+Three real members, three agents on MinIO, under load. One member is stopped, a value is changed inside its
+`db` (etcd has no checksum of values), and it is started again; then an agent is started on it. The agents
+find out before it serves; it makes its state anew from another member. Nothing that was acknowledged is lost,
+and nobody reads another record. The control is an agent that does not compare: it has another state.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+
+from coordination.commands import Entry
+from deploy.services.etcd import Etcd, EtcdCluster
+from deploy.services.floe import FloeAgent, clustered
+from deploy.services.minio import Minio
+from tests.torture.run import create_topic, unexplained
+from tests.torture.uncomparing_agent import UncomparingAgent
+from tests.torture.verdict import judge
+from tests.torture.workload import Writer, read_all
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+
+TOPIC, PARTITIONS = "divergent", (0, 1, 2)
+SECONDS_MAX = 120  # then something is stuck
+LOG = "/floe/floe/log/"
+SETTINGS: dict[str, Any] = {
+    "log": {"lease_ttl_s": 5},
+    "replica": {"heartbeat_ms": 1_000},
+    "snapshots": {"interval_s": 3_600},  # who starts reads the whole log, and so what was changed
+    "log_archive": {"interval_ms": 500},
+    "shutdown": {"drain_ms": 0},
+    "tables": {"enabled": False},
+}
+
+
+class Lab(NamedTuple):
+    """The servers, and two agents on sound members. `third` makes one that follows the last member first."""
+
+    etcd: EtcdCluster
+    agents: list[FloeAgent]
+    third: Callable[[type[FloeAgent]], FloeAgent]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(agent.bootstrap for agent in self.agents)
+
+
+@pytest.fixture
+def lab(minio: Minio, bucket: Any) -> Iterator[Lab]:
+    with ExitStack() as stack:
+        etcd = stack.enter_context(EtcdCluster())
+        url = f"s3://{bucket(minio)}/divergent"
+
+        def agent(number: int, kind: type[FloeAgent] = FloeAgent) -> FloeAgent:
+            first = etcd.endpoints[number:] + etcd.endpoints[:number]
+            tree = clustered(etcd=",".join(first), bucket_url=url, store=minio)
+            for section, values in SETTINGS.items():
+                tree[section] = {**tree.get(section, {}), **values}
+            return stack.enter_context(kind(f"agent-{number}", tree))
+
+        yield Lab(etcd, [agent(0), agent(1)], lambda kind: agent(2, kind))
+
+
+@pytest.mark.parametrize("compares", [True, False], ids=["compared", "control"])
+def test_an_agent_on_a_member_with_another_log_is_found_out(lab: Lab, compares: bool) -> None:
+    create_topic(lab.bootstrap, TOPIC, len(PARTITIONS))
+    writer = Writer("w", lab.bootstrap, TOPIC, PARTITIONS, rate=100)
+    writer.start()
+    _until(lambda: sum(each.outcome == "ok" for each in writer.sent) > 300, "records are acknowledged")
+    _change_disk(lab.etcd.members[2], lab.etcd.members[0])
+    if not compares:
+        writer.stop()  # with two states its client would end with a fatal error
+    third = lab.third(FloeAgent if compares else UncomparingAgent)
+    if not compares:
+        assert _states(third, lab.agents[0]) == 2, "what was changed must be another state"
+        return
+    before = len(writer.sent)
+    _until(lambda: len(writer.sent) > before + 300, "the load goes on")
+    _until(lambda: _status(third)["ready"], "it serves")
+    writer.stop()
+    disputes = _disputes(third)
+    assert disputes.get("rebuilt"), f"it was not found out: {disputes}"
+    assert lab.etcd.endpoints[2] in _told(third, "a copy of the log is not as the others are")
+    for sound in lab.agents:
+        assert not _disputes(sound).get("rebuilt"), "the others are right, and go on"
+        assert not _disputes(sound).get("wrong")
+    for agent in (third, *lab.agents):
+        assert agent.ended_by_itself is None
+        verdict = judge(writer.sent, read_all(agent.bootstrap, TOPIC, PARTITIONS), [])
+        verdict.findings += unexplained([writer])
+        assert verdict.findings == [], verdict.report()
+    assert _states(third, *lab.agents) == 1
+
+
+def _change_disk(member: Etcd, sound: Etcd) -> None:
+    """Two partitions change places in an entry that commits a chunk: their records are each other's."""
+    payload, changed = _victim(sound)
+    member.terminate()
+    path = member.data / "member" / "snap" / "db"
+    content = path.read_bytes()
+    assert payload in content, "the member has the entry in its db"
+    path.write_bytes(content.replace(payload, changed))
+    member.start()
+
+
+def _victim(sound: Etcd) -> tuple[bytes, bytes]:
+    begin, end = (base64.b64encode(each.encode()).decode() for each in (LOG, LOG[:-1] + "0"))
+    answer = sound._call("kv/range", {"key": begin, "range_end": end, "sort_target": "MOD", "limit": 0})
+    for each in answer["kvs"]:
+        payload = base64.b64decode(each["value"])
+        entry = Entry.FromString(payload)
+        for command in entry.commands:
+            handles = command.commit_chunk.partition
+            if len(set(handles)) >= 2:
+                handles[0], handles[1] = handles[1], handles[0]
+                changed = entry.SerializeToString()
+                if len(changed) == len(payload):
+                    return payload, changed
+    raise AssertionError("no entry commits a chunk of two partitions")
+
+
+def _status(agent: FloeAgent) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"{agent.http}/status", timeout=30) as response:
+            told: dict[str, Any] = json.load(response)
+            return told
+    except OSError:
+        return {"ready": False}
+
+
+def _disputes(agent: FloeAgent) -> dict[str, int]:
+    found: dict[str, int] = _status(agent)["replica"]["state_disputes"]
+    return found
+
+
+def _states(*agents: FloeAgent) -> int:
+    """How many different ones they have at one revision."""
+    hashes: set[str] = set()
+
+    def at_one_revision() -> bool:
+        told = [_status(agent) for agent in agents]
+        hashes.clear()
+        hashes.update(str(each.get("state_hash")) for each in told)
+        return len({each.get("revision") for each in told}) == 1
+
+    _until(at_one_revision, "they are at one revision")
+    return len(hashes)
+
+
+def _told(agent: FloeAgent, event: str) -> str:
+    lines = agent.log_path.read_text(errors="replace").splitlines()
+    return "\n".join(line for line in lines if event in line)
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
+        time.sleep(0.2)
