@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordination import snapshot_keeper
 from coordination.commands import CreateTopic, FenceIncarnation, command, split_large
 from coordination.kafka_codes import Code
 from coordination.log import Full
@@ -58,9 +59,10 @@ async def test_a_snapshot_in_the_middle_and_then_the_author_dies(
     """Who starts from that snapshot knows the open change, and drops it with its author as the others do."""
     a, b = (
         await agents.start("a", heartbeat_s=60, ttl_s=60),
-        await agents.start("b", members_s=60, heartbeat_s=60, ttl_s=60),
+        await agents.start("b", members_s=60, heartbeat_s=60, ttl_s=60, confirm_s=0),
     )
     sent: list[str] = []
+    monkeypatch.setattr(snapshot_keeper, "UNCONFIRMED_S_MAX", 0)  # the author, cut off, can confirm nothing
 
     def cut(step: str) -> None:
         sent.append(step)
@@ -73,7 +75,7 @@ async def test_a_snapshot_in_the_middle_and_then_the_author_dies(
     await SnapshotKeeper(b, agents.logs["b"], agents.store).write()
     dead = a.incarnation
     await crash(a)
-    c = await agents.start("c", members_s=60, heartbeat_s=60, ttl_s=60)
+    c = await agents.start("c", members_s=60, heartbeat_s=60, ttl_s=60, confirm_s=0)
     assert parts_open(c) == parts_open(b) > 0
     assert not c.state.topics
     monkeypatch.undo()
