@@ -37,6 +37,7 @@ from coordination.state.types import Span
 from objectstore.batch import NewRecord, build
 from tests.checker.findings import Finding
 from tests.equipment.transactional_client import Connection
+from tests.sim.astray import Astray
 from tests.sim.bound_messages import BY_DESCRIPTOR, MESSAGES, NOBODYS, Message, Written
 from tests.sim.clients import RETRY_S, Surroundings
 from tests.sim.loop import VirtualLoop
@@ -91,7 +92,8 @@ class Bindings:
 
     topic = BOUND
 
-    def __init__(self) -> None:
+    def __init__(self, astray: Astray) -> None:
+        self._astray = astray
         self._changes: dict[int, _Change] = {}
         """By revision, in order: nobody applies an entry before somebody has applied those before it."""
         self._remembered_from: int | None = None
@@ -111,16 +113,16 @@ class Bindings:
         set_binding, enter = binding.put, _cluster.enter
 
         def noted(state: StateData, topic: Any, role: int, schema_id: int | None, at: Any) -> None:
-            if topic.name == BOUND:
+            if topic.name == BOUND and state not in self._astray:
                 start, level = topic.partitions[0].high_watermark, state.feature_level
                 self._changes[at.revision] = _Change(start, schema_id or 0, level)
-            if topic.name == BOUND and schema_id:
+            if topic.name == BOUND and schema_id and state not in self._astray:
                 self.messages[schema_id] = BY_DESCRIPTOR[state.schemas[schema_id].descriptor_set]
             set_binding(state, topic, role, schema_id, at)
 
         def entered(state: StateData, level: int) -> None:
             topic = state.topics.get(BOUND)
-            if state.feature_level < BINDING_SPANS <= level:
+            if state.feature_level < BINDING_SPANS <= level and state not in self._astray:
                 self._remembered_from = topic.partitions[0].high_watermark if topic is not None else 0
             enter(state, level)
 

@@ -18,6 +18,7 @@ from coordination.state import agreed_time
 from coordination.state.group_types import Group
 from coordination.state.state import HANDLERS, State
 from coordination.state.types import Done
+from tests.sim.astray import Astray
 
 STATED_MS = agreed_time.SKEW_MS + 6_000
 """How much too early is as stated: the skew, and what clocks that are right differ by (plan.py)."""
@@ -34,8 +35,8 @@ RUN_MS_MAX = 3_600_000
 class Due:
     """One run's. `wrong` is told the anomaly and the details."""
 
-    def __init__(self, wrong: Callable[[str, str], None]) -> None:
-        self._wrong = wrong
+    def __init__(self, wrong: Callable[[str, str], None], astray: Astray) -> None:
+        self._wrong, self._astray = wrong, astray
         self._begun: dict[tuple[str, int], int] = {}
         self._seen: tuple[int, int] | None = None
         """What the log's clock was after the entry before, and the true time then."""
@@ -85,6 +86,8 @@ class Due:
         abort, expire = HANDLERS["abort_transaction"], HANDLERS["expire_offsets"]
 
         def aborted(state: State, message: Any, at: Any) -> Any:
+            if state in self._astray:
+                return abort(state, message, at)
             self._follow(state, int(time.time() * 1000))
             known = state.transactions.get(message.transactional_id)
             timeout_ms = 0 if known is None else known.timeout_ms
@@ -94,6 +97,8 @@ class Due:
             return result
 
         def expired(state: State, message: Any, at: Any) -> Any:
+            if state in self._astray:
+                return expire(state, message, at)
             before = {name: _positions(state, state.groups.get(name)) for name in message.group}
             result = expire(state, message, at)
             for name, handles in before.items():

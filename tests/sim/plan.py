@@ -10,6 +10,7 @@ from typing import Any
 
 from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.sim.faults import FAULTS
+from tests.sim.faults.copies import COPIES
 from tests.sim.faults.liars import LIARS
 from tests.sim.node import Ways
 
@@ -18,7 +19,8 @@ COMMON_FAULT_OF = 0.5
 NEAR_OF, LIES_S = 0.1, (3.0, 9.0, 14.0)
 """When the zone's relay is not honest, or not quick, where there is one."""
 RESTORED_OF, HURT_OF, BOUND_OF, REGISTRAR_OF, GATED_OF = 0.15, 0.15, 0.1, 0.1, 0.1
-ARCHIVED_OF, SCRUBBED_OF = 0.3, 0.2
+ARCHIVED_OF, SCRUBBED_OF, DIFFERING_OF = 0.3, 0.2, 0.15
+DIFFERING_AGENTS = 3
 UPSERT_OF = 0.25
 """Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
@@ -230,7 +232,8 @@ def _maybe_more(plan: Plan) -> Plan:
     plan = replace(plan, hurt=hurt, binder=bound, registrar=registrar, merges_files=True, upsert=upsert)
     archived = not plan.restored and Random(plan.seed ^ 0xA2C4).random() < ARCHIVED_OF
     plan = _maybe_near(replace(plan, gated=gated, archived=archived))
-    return replace(plan, scrubbed=not plan.hurt and Random(f"scrub{plan.seed}").random() < SCRUBBED_OF)
+    scrubs = not plan.hurt and Random(f"scrub{plan.seed}").random() < SCRUBBED_OF
+    return _maybe_differing(replace(plan, scrubbed=scrubs))
 
 
 def scrubbed(plan: Plan) -> Plan:
@@ -246,6 +249,18 @@ def _maybe_near(plan: Plan) -> Plan:
     agents = tuple(range(plan.agents))
     lies = tuple((at, random.uniform(0.5, 4.0), random.choice(LIARS).name, agents) for at in LIES_S)
     return replace(plan, near=True, faults=tuple(sorted((*plan.faults, *lies))))
+
+
+def _maybe_differing(plan: Plan) -> Plan:
+    """At times a member of the log has another log, and an agent starts at it. With two agents nobody could
+    tell which is right; agents of one zone follow each other, and a log that goes back asks another question.
+    """
+    random = Random(f"copies{plan.seed}")
+    if random.random() >= DIFFERING_OF or plan.agents < DIFFERING_AGENTS or plan.near or plan.restored:
+        return plan
+    at, one = random.uniform(3.0, 14.0), random.randrange(plan.agents)
+    differs = (at, random.uniform(0.5, 4.0), COPIES[0].name, (one,))
+    return replace(plan, faults=tuple(sorted((*plan.faults, differs))))
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:

@@ -28,6 +28,7 @@ from coordination.state.subject_types import Compatibility, Mode
 from coordination.state.types import At, ChunkCommitted, Done
 from schema.registry import protobuf
 from tests.checker.findings import Finding
+from tests.sim.astray import Astray
 from tests.sim.bindings import Shown
 from tests.sim.bound_messages import Field, Message, Written
 from tests.sim.node import AgentNode
@@ -149,8 +150,8 @@ class Subjects:
 
     topic = FOLLOWED
 
-    def __init__(self, wrong: Callable[[str, str], None]) -> None:
-        self._wrong = wrong
+    def __init__(self, wrong: Callable[[str, str], None], astray: Astray) -> None:
+        self._wrong, self._astray = wrong, astray
         self._views: list[View] = [View()]
         self._texts: dict[int, Text] = {}
         self.told: dict[int, Text] = {}
@@ -206,6 +207,8 @@ class Subjects:
 
     def _is_first(self, state: StateData, at: At) -> bool:
         """Whether nobody has applied this entry before: of others there is nothing to learn."""
+        if state in self._astray:
+            return False
         if at.revision > self._first[0]:
             self._first = at.revision, state
         return self._first[0] == at.revision and self._first[1] is state

@@ -19,6 +19,7 @@ from objectstore.batch import NewRecord, build
 from schema import descriptors
 from tests.checker.findings import Finding
 from tests.sim import columns
+from tests.sim.astray import Astray
 from tests.sim.bindings import BAD, Bindings, _Change
 from tests.sim.bound_messages import MESSAGES, Message, Written
 
@@ -64,7 +65,7 @@ def test_messages_make_wrong_decoding_visible() -> None:
 
 def _written() -> Bindings:
     """A topic of two schemas, one after the other, then none; plain records, framed ones, and bad ones."""
-    known = Bindings()
+    known = Bindings(Astray())
     known._remembered_from = 0
     known._changes = {
         3: _Change(FIRST, 1, BINDING_SPANS),

@@ -38,6 +38,7 @@ from coordination.kafka_codes import Code
 from coordination.log import LogEntry
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
+from coordination.state import transactions
 from coordination.state.group_types import CommittedOffset, Group
 from coordination.state.state import HANDLERS as COMMANDS
 from coordination.state.state import State
@@ -404,8 +405,22 @@ def test_an_entry_that_is_applied_in_two_ways_is_seen() -> None:
     assert [each.anomaly for each in witness.findings] == ["state-differs"]
 
 
-def _entry() -> bytes:
-    return Entry(format=ENTRY_FORMAT, incarnation=7, sequence=1).SerializeToString()
+def test_what_a_state_does_that_went_astray_is_no_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 595: a transaction ended later there."""
+    monkeypatch.setattr(transactions, "finish", lambda *_: None)
+    witness, known, states = Witness(), Transaction("x", 7, 0, 1000, 0, number=1), (State(), State())
+    states[1].digest = bytes(32)
+    witness.altered = {(2, 1): _entry(proposed_ms=2)}
+    with witness.watches():
+        for state, entry in zip(states, (_entry(), _entry(proposed_ms=2)), strict=True):
+            state.apply(LogEntry(1, 7, 1, entry))
+        for revision, state in enumerate(states, 5):
+            transactions.finish(state, known, True, 0, SimpleNamespace(revision=revision))
+    assert witness.findings == []
+
+
+def _entry(proposed_ms: int = 0) -> bytes:
+    return Entry(format=ENTRY_FORMAT, incarnation=7, sequence=1, proposed_ms=proposed_ms).SerializeToString()
 
 
 def test_rules_that_nothing_tested_are_named() -> None:

@@ -12,6 +12,7 @@ from coordination.state.subject_types import Compatibility, Mode
 from coordination.state.types import At, Done
 from schema.registry import protobuf
 from schema.registry.compatibility import Earlier, Loaded, problems
+from tests.sim.astray import Astray
 from tests.sim.bindings import BAD
 from tests.sim.bound_messages import Written
 from tests.sim.subjects import OTHER, OWN, TEXTS, Subjects, Text, by_form
@@ -25,7 +26,7 @@ class Log:
 
     def __init__(self) -> None:
         self.found: list[str] = []
-        self.truth = Subjects(lambda anomaly, _: self.found.append(anomaly))
+        self.truth = Subjects(lambda anomaly, _: self.found.append(anomaly), Astray())
         self.revision = 0
 
     def _at(self) -> At:

@@ -19,6 +19,7 @@ from coordination.state.state import State
 from coordination.state.transaction_types import Transaction
 from coordination.state.types import Applied, At, Refused
 from tests.checker.findings import Finding
+from tests.sim.astray import Astray
 from tests.sim.bindings import Bindings
 from tests.sim.columns import Truth
 from tests.sim.due import Due
@@ -40,14 +41,15 @@ class Witness:
         self._ends: dict[tuple[str, int, int], tuple[int, bool]] = {}
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
         self.positions = Positions(self._wrong)
-        self.due = Due(self._wrong)
+        self._astray = Astray()  # states that have applied what only one member has so
+        self.due = Due(self._wrong, self._astray)
         self.named = Named(self._wrong)
-        self.bindings, self.subjects = Bindings(), Subjects(self._wrong)
+        self.bindings = Bindings(self._astray)
+        self.subjects = Subjects(self._wrong, self._astray)
         self._registry = registry
         self.mortal = Arrivals()
         self.altered: Mapping[tuple[int, int], bytes] = {}
         """By member of the log and revision: an entry that only that one has so (faults/copies.py)."""
-        self._astray: list[State] = []  # states that have applied such a one
         self.sent: dict[str, dict[tuple[str, int], int]] = {}
         """As Surroundings.sent."""
 
@@ -57,12 +59,17 @@ class Witness:
         apply, finish = State.apply, transactions.finish
 
         def applied(state: State, entry: LogEntry) -> Applied:
+            if self.altered and entry.payload in self.altered.values():
+                self._astray.add(state)
             done = apply(state, entry)
-            if not self._strays(state, entry):
+            if state not in self._astray:
                 self._applied(state, entry, done)
             return done
 
         def finished(state: StateData, known: Transaction, commit: bool, marker_epoch: int, at: At) -> None:
+            if state in self._astray:
+                finish(state, known, commit, marker_epoch, at)
+                return
             if commit and (known.transactional_id, known.producer_id, known.number) not in self._ends:
                 self._foreign(state, known.transactional_id, at.revision)
             self.ended(known, commit, at.revision)
@@ -107,15 +114,6 @@ class Witness:
         self._ends = {number: end for number, end in self._ends.items() if end[0] <= revision}
         self._marks.clear()
         self.positions.forget()
-
-    def _strays(self, state: State, entry: LogEntry) -> bool:
-        """Whether the state is not the cluster's: nobody may be served from it, and it is not judged."""
-        if any(each is state for each in self._astray):
-            return True
-        other = bool(self.altered) and entry.payload in self.altered.values()
-        if other:
-            self._astray.append(state)
-        return other
 
     def _applied(self, state: State, entry: LogEntry, done: Applied) -> None:
         first = done.revision not in self._digests

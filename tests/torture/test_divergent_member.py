@@ -2,8 +2,9 @@
 
 Three real members, three agents on MinIO, under load. One member is stopped, a value is changed inside its
 `db` (etcd has no checksum of values), and it is started again; then an agent is started on it. The agents
-find out before it serves; it makes its state anew from another member. Nothing that was acknowledged is lost,
-and nobody reads another record. The control is an agent that does not compare: it has another state.
+find out before it serves, the chart's alert rings, and it makes its state anew from another member. Nothing
+that was acknowledged is lost, and nobody reads another record. The control is an agent that does not compare:
+it has another state.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from coordination.commands import Entry
 from deploy.services.etcd import Etcd, EtcdCluster
 from deploy.services.floe import FloeAgent, clustered
 from deploy.services.minio import Minio
+from deploy.services.prometheus import Prometheus
+from tests.torture.alarms.__main__ import JOB, chart_rules
 from tests.torture.run import create_topic, unexplained
 from tests.torture.uncomparing_agent import UncomparingAgent
 from tests.torture.verdict import judge
@@ -30,6 +33,7 @@ from tests.torture.workload import Writer, read_all
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 TOPIC, PARTITIONS = "divergent", (0, 1, 2)
+ALERT, OFTEN_S = "FloeStatesDiffer", 3
 SECONDS_MAX = 120  # then something is stuck
 LOG = "/floe/floe/log/"
 SETTINGS: dict[str, Any] = {
@@ -70,8 +74,28 @@ def lab(minio: Minio, bucket: Any) -> Iterator[Lab]:
         yield Lab(etcd, [agent(0), agent(1)], lambda kind: agent(2, kind))
 
 
+@pytest.fixture
+def prometheus() -> Iterator[Prometheus]:
+    """With the chart's alerts, evaluated every OFTEN_S."""
+    groups = [group | {"interval": f"{OFTEN_S}s"} for group in chart_rules()]
+    with Prometheus(groups=groups, labels=JOB, interval_s=OFTEN_S) as made:
+        yield made
+
+
+def _scrape(prometheus: Prometheus, agents: list[FloeAgent]) -> None:
+    """A counter grows only for who has seen it before."""
+    targets = {agent.http.removeprefix("http://") for agent in agents}
+    prometheus.scrape(targets)
+    _until(
+        lambda: {told["instance"] for told, _ in prometheus.value("floe_state_disputes_total")} == targets,
+        "the agents are scraped",
+    )
+
+
 @pytest.mark.parametrize("compares", [True, False], ids=["compared", "control"])
-def test_an_agent_on_a_member_with_another_log_is_found_out(lab: Lab, compares: bool) -> None:
+def test_an_agent_on_a_member_with_another_log_is_found_out(
+    lab: Lab, prometheus: Prometheus, compares: bool
+) -> None:
     create_topic(lab.bootstrap, TOPIC, len(PARTITIONS))
     writer = Writer("w", lab.bootstrap, TOPIC, PARTITIONS, rate=100)
     writer.start()
@@ -79,10 +103,13 @@ def test_an_agent_on_a_member_with_another_log_is_found_out(lab: Lab, compares: 
     _change_disk(lab.etcd.members[2], lab.etcd.members[0])
     if not compares:
         writer.stop()  # with two states its client would end with a fatal error
+    _scrape(prometheus, lab.agents)
     third = lab.third(FloeAgent if compares else UncomparingAgent)
     if not compares:
         assert _states(third, lab.agents[0]) == 2, "what was changed must be another state"
+        assert ALERT not in prometheus.firing()
         return
+    _until(lambda: ALERT in prometheus.firing(), f"{ALERT} rings")
     before = len(writer.sent)
     _until(lambda: len(writer.sent) > before + 300, "the load goes on")
     _until(lambda: _status(third)["ready"], "it serves")
