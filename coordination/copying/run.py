@@ -36,7 +36,7 @@ from objectstore.naming import (
     TABLES,
     log_folder,
 )
-from objectstore.store import NotFound, ObjectMeta, ObjectStore
+from objectstore.store import Denied, NotFound, ObjectMeta, ObjectStore, StoreError
 
 LOOKS_MAX = 5
 """Of one round, while the source deletes what was about to be copied."""
@@ -265,6 +265,28 @@ class Copying:
         for prefix in (f"{LOG}{log_folder(mark.log)}/", SNAPSHOTS):
             async for pair in side_by_side(self._source, self._target, prefix):
                 self._note(pair.source, pair.target, now)
+
+
+async def follow(
+    copying: Copying,
+    every_s: float,
+    clock: Clock,
+    made: Callable[[Round], object],
+    failed: Callable[[StoreError], object],
+) -> None:
+    """Round after round, until something raises: the source or the destination is another one.
+
+    A store that does not answer is asked again, which `failed` is told. Raises as `Copying.round` does; of
+    StoreErrors Denied alone.
+    """
+    while True:
+        try:
+            made(await copying.round())
+        except Denied:
+            raise
+        except StoreError as error:
+            failed(error)
+        await clock.sleep(every_s)
 
 
 async def _all(store: ObjectStore, prefix: str) -> Sequence[ObjectMeta]:

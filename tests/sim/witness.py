@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from coordination.commands import Entry
 from coordination.log import LogEntry
+from coordination.restore.source import REVISIONS_PASSED
 from coordination.state import transactions
 from coordination.state.data import StateData
 from coordination.state.state import State
@@ -59,10 +60,12 @@ class Witness:
             return done
 
         def finished(state: StateData, known: Transaction, commit: bool, marker_epoch: int, at: At) -> None:
+            if at.revision >= REVISIONS_PASSED:  # what a restore makes (promoted.py), which no log has
+                return finish(state, known, commit, marker_epoch, at)
             if commit and (known.transactional_id, known.producer_id, known.number) not in self._ends:
                 self._foreign(state, known.transactional_id, at.revision)
             self.ended(known, commit, at.revision)
-            finish(state, known, commit, marker_epoch, at)
+            return finish(state, known, commit, marker_epoch, at)
 
         State.apply = applied  # type: ignore[method-assign, assignment]  # in this process only, for one run
         transactions.finish = finished
@@ -103,7 +106,13 @@ class Witness:
         self._marks.clear()
         self.positions.forget()
 
+    def digest(self, revision: int) -> bytes | None:
+        """What agents' states were at a revision; None where nobody has applied it."""
+        return self._digests.get(revision)
+
     def _applied(self, state: State, entry: LogEntry, done: Applied) -> None:
+        if done.revision >= REVISIONS_PASSED:
+            return
         first = done.revision not in self._digests
         if self._digests.setdefault(done.revision, state.digest) != state.digest:
             self._wrong("state-differs", f"at revision {done.revision}")
