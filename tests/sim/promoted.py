@@ -40,7 +40,7 @@ Contents = Mapping[tuple[str, int], Mapping[int, bytes | None]]
 """By topic and partition the values by offset."""
 
 
-async def judged(world: World, buckets: Sequence[Mapping[str, Any]], mode: str) -> list[Finding]:
+async def judged(world: World, buckets: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """All of a run's; the last one is of the end. What is wrong with what would be promoted."""
     around, app = world.around, world.agents[0].app
     assert around is not None, "the world ran"
@@ -48,12 +48,10 @@ async def judged(world: World, buckets: Sequence[Mapping[str, Any]], mode: str) 
     topics = sorted({COPIES, *(key.topic for key in around.keys.every)})
     have = await contents(world.objects, app.replica.state, topics)
     findings: list[Finding] = []
-    for number, objects in enumerate(buckets):
-        last = number == len(buckets) - 1
-        if last or mode == "copy":
-            bucket = MemoryStore()
-            bucket._objects = dict(objects)
-            findings += await _promoted(world, bucket, have, last)
+    for number, objects in enumerate(buckets, start=1):
+        bucket = MemoryStore()
+        bucket._objects = dict(objects)
+        findings += await _promoted(world, bucket, have, number == len(buckets))
     return findings
 
 

@@ -57,7 +57,7 @@ BEHIND_S_MAX = 40.0
 TROUBLED_S, PAUSE_S = (0.3, 4.0), 2.0
 COPIER_RATES = replace(RATES, corrupt=0.0)
 """What a store hands out damaged is copied damaged: nothing is decoded (docs/limits.md)."""
-FROZEN_S, FROZEN_MAX = 4.0, 4
+FROZEN_S, FROZEN_MAX = 1.5, 8
 STOPPED_S = 0.5
 
 
@@ -162,6 +162,7 @@ class Following:
         """What it shows in the end against what the cluster's own agents showed (`read`: offsets by key)."""
         if not self.mode:
             return []
+        self._world.seen.armed.clear()
         self.heal()
         if self.mode == COPY:
             self._world._begin_client("copier")
@@ -183,7 +184,7 @@ class Following:
                     Finding("replica-differs", key, f"not shown {missing}, added {more}", ())
                 )
         self.frozen.append(dict(self.bucket._objects))
-        self.findings += await promoted.judged(self._world, self.frozen, self.mode)
+        self.findings += await promoted.judged(self._world, self.frozen)
         self._count()
         return self.findings
 
@@ -275,20 +276,22 @@ class Havoc:
             kinds["kill-copier"] = self._arm
         return kinds
 
-    def _arm(self) -> None:
-        """Who copies dies at one of its steps, and the bucket of that moment is kept."""
+    def _arm(self, *, dies: bool = True) -> None:
+        """When who copies comes to one of its steps, the bucket of that moment is kept, and it dies."""
         world = self._following._world
         copier = next(each for each in world.clients if each.name == "copier")
-        step = world.loop.random.choice(COPY_STEPS)
 
         def happens() -> None:
             self._following.freeze()
-            world.loop.call_soon(world.crash_client, copier, context=Context())
+            if dies:
+                world.loop.call_soon(world.crash_client, copier, context=Context())
 
-        world.seen.armed["copier"] = (step, happens)
+        world.seen.armed["copier"] = (world.loop.random.choice(COPY_STEPS), happens)
 
     async def _freeze(self) -> None:
+        """Keep what a copy has at steps of its rounds. Of other buckets only the end is judged."""
         random = self._around.loop.random
-        while not self._around.stopping.is_set():
+        while self._following.mode == COPY and not self._around.stopping.is_set():
             await asyncio.sleep(random.expovariate(1 / FROZEN_S))
-            self._following.freeze()
+            if "copier" not in self._following._world.seen.armed:
+                self._arm(dies=False)
