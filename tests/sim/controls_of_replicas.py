@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from coordination.archive import shelf
@@ -20,7 +21,7 @@ from tests.sim.plan import Plan
 Change = tuple[Any, str, Any]
 
 
-def _skips_an_entry() -> Change:
+def _skips_an_entry() -> Sequence[Change]:
     """The last but one of a piece."""
     usual = ArchivedLog._joined
 
@@ -28,10 +29,10 @@ def _skips_an_entry() -> Change:
         entries = await usual(self, piece, pieces)
         return [*entries[:-2], entries[-1]] if len(entries) > 1 else entries
 
-    return (ArchivedLog, "_joined", joined)
+    return ((ArchivedLog, "_joined", joined),)
 
 
-def _goes_over_gaps() -> Change:
+def _goes_over_gaps() -> Sequence[Change]:
     """What has not come yet is taken for nothing."""
     usual = ArchivedLog._next
 
@@ -43,21 +44,21 @@ def _goes_over_gaps() -> Change:
         self._at, self._checksum = min(ahead) - 1, b""
         return await usual(self, pieces)
 
-    return (ArchivedLog, "_next", following)
+    return ((ArchivedLog, "_next", following),)
 
 
-def _shows_what_is_open() -> Change:
+def _shows_what_is_open() -> Sequence[Change]:
     """Where the cluster's transactions have not ended."""
     usual = Partition.last_stable.fget  # type: ignore[attr-defined]  # a property
 
     def shown(self: Partition) -> int:
         return self.high_watermark if NODE.get().startswith("replica") else int(usual(self))
 
-    return (Partition, "last_stable", property(shown))
+    return ((Partition, "last_stable", property(shown)),)
 
 
-def _looks_once() -> Change:
-    """The pieces that there were at first are all there will be."""
+def _looks_once() -> Sequence[Change]:
+    """The pieces that there were at first are all there will be, and no newer snapshot is looked for."""
     usual = ArchivedLog._pieces
 
     async def pieces(self: Any) -> Any:
@@ -65,23 +66,26 @@ def _looks_once() -> Change:
             self.seen = await usual(self)
         return self.seen
 
-    return (ArchivedLog, "_pieces", pieces)
+    async def none(self: Any) -> Any:
+        return []
+
+    return (ArchivedLog, "_pieces", pieces), (ArchivedLog, "_snapshots", none)
 
 
-def _log_before_objects() -> Change:
+def _log_before_objects() -> Sequence[Change]:
     """Pieces and snapshots that name what is not there yet."""
     usual = Copying._data
 
     async def data(self: Any, copier: Any, made: Any) -> set[str]:
         await self._frontier.advance()
         mark = await copied.marked(self._target)
-        await self._publish(copier, mark, made)
+        await self._publish(copier, mark, made)  # whatever it says
         return await usual(self, copier, made)
 
-    return (Copying, "_data", data)
+    return ((Copying, "_data", data),)
 
 
-def _marks_too_far() -> Change:
+def _marks_too_far() -> Sequence[Change]:
     """`copy.json` says more than there is."""
     usual = Copying._mark
 
@@ -89,27 +93,27 @@ def _marks_too_far() -> Change:
         made.revision += 1
         return await usual(self, before, made)
 
-    return (Copying, "_mark", mark)
+    return ((Copying, "_mark", mark),)
 
 
-def _promotes_without_the_archive() -> Change:
+def _promotes_without_the_archive() -> Sequence[Change]:
     """The newest snapshot alone, and no entry behind it."""
 
     async def nothing(*given: Any) -> Any:
         for entry in ():
             yield entry
 
-    return (source, "shelf", type("Shelf", (), {"survey": shelf.survey, "entries_after": nothing}))
+    return ((source, "shelf", SimpleNamespace(survey=shelf.survey, entries_after=nothing)),)
 
 
 def _control(
-    name: str, rule: str, anomaly: str, change: Callable[[], Change], follows: str = "bucket"
+    name: str, rule: str, anomaly: str, change: Callable[[], Sequence[Change]], follows: str = "bucket"
 ) -> Control:
     def told(plan: Plan) -> Plan:
         return replace(plan, follows=follows, scrubbed=False, hurt=False)
 
     return Control(
-        name, rule, frozenset({anomaly}), lambda: patched(change()), lambda plan: plan.archived, told
+        name, rule, frozenset({anomaly}), lambda: patched(*change()), lambda plan: plan.archived, told
     )
 
 
