@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from coordination.clock import Clock
 from coordination.copying.frontier import Frontier, leads_to
 from coordination.copying.referred import Referred
+from coordination.restore.source import ChangedMeanwhile
 from coordination.steps import reach
 from objectstore import copied, fingerprint
 from objectstore.copied import COPY_KEY, CopyMark
@@ -287,19 +288,19 @@ async def follow(
     every_s: float,
     clock: Clock,
     made: Callable[[Round], object],
-    failed: Callable[[StoreError], object],
+    failed: Callable[[Exception], object],
 ) -> None:
     """Round after round, until something raises: the source or the destination is another one.
 
-    A store that does not answer is asked again, which `failed` is told. Raises as `Copying.round` does; of
-    StoreErrors Denied alone.
+    A store that does not answer, and a log that changed while it was read, are asked again, which `failed` is
+    told. Raises as `Copying.round` does otherwise; of StoreErrors Denied alone.
     """
     while True:
         try:
             made(await copying.round())
         except Denied:
             raise
-        except StoreError as error:
+        except (StoreError, ChangedMeanwhile) as error:
             failed(error)
         await clock.sleep(every_s)
 

@@ -100,20 +100,20 @@ def _promotes_without_the_archive() -> Sequence[Change]:
     """The newest snapshot alone, and no entry behind it."""
 
     async def nothing(*given: Any) -> Any:
-        for entry in ():
+        for entry in tuple[LogEntry, ...]():
             yield entry
 
     return ((source, "shelf", SimpleNamespace(survey=shelf.survey, entries_after=nothing)),)
 
 
 def _control(
-    name: str, rule: str, anomaly: str, change: Callable[[], Sequence[Change]], follows: str = "bucket"
+    name: str, rule: str, anomalies: str, change: Callable[[], Sequence[Change]], follows: str = "bucket"
 ) -> Control:
     def told(plan: Plan) -> Plan:
         return replace(plan, follows=follows, scrubbed=False, hurt=False)
 
     return Control(
-        name, rule, frozenset({anomaly}), lambda: patched(*change()), lambda plan: plan.archived, told
+        name, rule, frozenset(anomalies.split()), lambda: patched(*change()), lambda plan: plan.archived, told
     )
 
 
@@ -121,13 +121,13 @@ REPLICAS = (
     _control(
         "replica-skips-an-entry",
         "a replica applies each entry in its place or none",
-        "state-differs",
+        "state-differs replica-poisoned",
         _skips_an_entry,
     ),
     _control(
         "replica-goes-over-gaps",
         "a replica applies each entry in its place or none",
-        "state-differs",
+        "state-differs replica-poisoned",
         _goes_over_gaps,
         "replicated",
     ),

@@ -91,7 +91,7 @@ class Following:
         self.copies: list[FaultyStore] = []
         """Of the process that copies: its source and its destination."""
         self.rounds = self.failed_rounds = 0
-        self.bucket = world.objects
+        self.bucket: MemoryStore = world.objects
         if not self.mode:
             return
         if self.mode != BUCKET:

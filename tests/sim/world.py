@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from contextvars import Context
 from string import digits
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -326,7 +326,7 @@ class World:
             node = Node(self.loop, self.network, client)
             self.clients.append(node)
         node.begin()
-        living, life = self._life(client), node.life
+        living, life = self.following.life(client, self.around) or self._life(client), node.life
         self.living[client] = living
         node.spawn(living.live()).add_done_callback(lambda ended: self._ended(node, life, ended))
 
@@ -353,8 +353,6 @@ class World:
     def _life(self, client: str) -> Living:
         around, plan = self.around, self.plan
         assert around is not None, "the world runs"
-        if (life := self.following.life(client, around)) is not None:
-            return cast(Living, life)
         match client[0], client:
             case "w", _:
                 return Writer(around, plan.rate)
