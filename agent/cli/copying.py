@@ -133,16 +133,12 @@ async def _copied(
 
 async def _follow(copying: Copying, every: float, output: Form, clock: SystemClock) -> None:
     """Until the source or the destination is another one. A store that does not answer is asked again."""
-    from objectstore.store import Denied, StoreError
+    from coordination.copying.run import follow
 
-    while True:
-        try:
-            _tell(await copying.round(), output)
-        except Denied:
-            raise
-        except StoreError as error:
-            remarks().print(f"round failed, tried again in {every:g} s: {error}", style="dim")
-        await clock.sleep(every)
+    def failed(error: Exception) -> None:
+        remarks().print(f"round failed, tried again in {every:g} s: {error}", style="dim")
+
+    await follow(copying, every, clock, lambda made: _tell(made, output), failed)
 
 
 def _patient(config: Config) -> Config:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordination.archive.head import Stored, fetched, listed
 from coordination.archive.piece import CorruptPiece
 from coordination.restore.source import source_of
 from coordination.state import State, StateError
-from objectstore.naming import SNAPSHOTS, log_folder, parse_snapshot_key, piece_key
+from objectstore.naming import SNAPSHOTS, log_folder, parse_piece_key, parse_snapshot_key, piece_key
 from objectstore.store import NotFound, ObjectMeta, ObjectStore
 
 APPLIED_AT_ONCE = 256
@@ -86,6 +86,17 @@ class Frontier:
         self.archived_ms = source.archived_ms or max(
             (meta.modified_ms for meta in self._snapshots), default=0
         )
+
+
+def leads_to(keys: Iterable[str]) -> int:
+    """The revision to which snapshots and pieces of these names lead without a gap; 0: nowhere."""
+    keys = list(keys)
+    revision = max((each.revision for each in map(parse_snapshot_key, keys) if each is not None), default=0)
+    pieces = filter(None, map(parse_piece_key, keys))
+    for each in sorted(pieces, key=lambda one: (one.first, one.last)):
+        if each.first <= revision + 1:
+            revision = max(revision, each.last)
+    return revision
 
 
 def _revision(meta: ObjectMeta) -> int:

@@ -19,8 +19,9 @@ from dataclasses import replace as changed
 from typing import Any, NamedTuple
 
 from coordination.clock import Clock
-from coordination.copying.frontier import Frontier
+from coordination.copying.frontier import Frontier, leads_to
 from coordination.copying.referred import Referred
+from coordination.restore.source import ChangedMeanwhile
 from coordination.steps import reach
 from objectstore import copied, fingerprint
 from objectstore.copied import COPY_KEY, CopyMark
@@ -36,7 +37,7 @@ from objectstore.naming import (
     TABLES,
     log_folder,
 )
-from objectstore.store import NotFound, ObjectMeta, ObjectStore
+from objectstore.store import Denied, NotFound, ObjectMeta, ObjectStore, Retryable, StoreError
 
 LOOKS_MAX = 5
 """Of one round, while the source deletes what was about to be copied."""
@@ -127,8 +128,7 @@ class Copying:
         copier = Copier(self._source, self._target, self._options.objects)
         made.counts = copier.counts
         try:
-            missing = await self._data(copier, made)
-            await self._publish(copier, mark, made)
+            missing = await self._data_and_log(copier, mark, made)
         finally:
             await copier.abandon()
         made.missing_count, made.missing = len(missing), sorted(missing)[:MISSING_TOLD_MAX]
@@ -158,6 +158,17 @@ class Copying:
         if self._frontier.log != mark.log:
             self._frontier = Frontier(self._source, mark.log)
         return mark
+
+    async def _data_and_log(self, copier: Copier, mark: CopyMark, made: Round) -> set[str]:
+        """As `_data`, and then what says so, until it leads as far as the copy is said to go."""
+        for _ in range(LOOKS_MAX):
+            missing = await self._data(copier, made)
+            if await self._publish(copier, mark, made):
+                return missing
+        raise Retryable(
+            f"the source deleted pieces of its log, {LOOKS_MAX} times before they were copied, and the copy "
+            "does not end where it is told to: the next round goes on; is the way to the source slow?"
+        )
 
     # Data.
 
@@ -202,7 +213,10 @@ class Copying:
 
     # What says that the state is so.
 
-    async def _publish(self, copier: Copier, mark: CopyMark, made: Round) -> None:
+    async def _publish(self, copier: Copier, mark: CopyMark, made: Round) -> bool:
+        """Whether what is there leads to the state. What is gone from the source since it was listed may be
+        held by newer pieces and snapshots, and the state may be of some that are listed only now.
+        """
         frontier = self._frontier
         there = {
             meta.key: meta.size
@@ -218,13 +232,15 @@ class Copying:
             try:
                 await copier.one(meta)
             except NotFound:
-                continue  # newer ones hold what it had
+                continue
+            there[meta.key] = meta.size
         made.revision, made.archived_ms = frontier.revision, frontier.archived_ms
         made.partitions = [
             PartitionEnd(topic.name, each.index, each.log_start, each.high_watermark)
             for topic in frontier.state.topics.values()
             for each in topic.partitions
         ]
+        return leads_to(there) >= frontier.revision
 
     async def _mark(self, mark: CopyMark, made: Round) -> CopyMark:
         told = changed(
@@ -265,6 +281,28 @@ class Copying:
         for prefix in (f"{LOG}{log_folder(mark.log)}/", SNAPSHOTS):
             async for pair in side_by_side(self._source, self._target, prefix):
                 self._note(pair.source, pair.target, now)
+
+
+async def follow(
+    copying: Copying,
+    every_s: float,
+    clock: Clock,
+    made: Callable[[Round], object],
+    failed: Callable[[Exception], object],
+) -> None:
+    """Round after round, until something raises: the source or the destination is another one.
+
+    A store that does not answer, and a log that changed while it was read, are asked again, which `failed` is
+    told. Raises as `Copying.round` does otherwise; of StoreErrors Denied alone.
+    """
+    while True:
+        try:
+            made(await copying.round())
+        except Denied:
+            raise
+        except (StoreError, ChangedMeanwhile) as error:
+            failed(error)
+        await clock.sleep(every_s)
 
 
 async def _all(store: ObjectStore, prefix: str) -> Sequence[ObjectMeta]:

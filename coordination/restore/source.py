@@ -19,6 +19,10 @@ class CannotRestore(Exception):
     """Why not, and what to do; nothing was changed by what raises it."""
 
 
+class ChangedMeanwhile(CannotRestore):
+    """What was listed is gone: whoever looks again finds what took its place."""
+
+
 @dataclass(slots=True)
 class Source:
     """`certain`: the revision that the state is at. `snapshot`: the object's key, empty without one.
@@ -55,7 +59,7 @@ async def source_of(store: ObjectStore, identity: str) -> Source:
             state.apply(entry)
             found.entries += 1
     except (CorruptPiece, NotFound) as error:
-        raise CannotRestore(f"the archived log changed while it was read ({error}): try again") from None
+        raise ChangedMeanwhile(f"the archived log changed while it was read ({error}): try again") from None
     except StateError as error:
         raise CannotRestore(f"the archived log cannot be applied by this version: {error}") from None
     if not state.incarnations:

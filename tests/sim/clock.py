@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -73,10 +74,14 @@ class SimClock:
 
 @contextmanager
 def virtual_time(loop: VirtualLoop, seed: int) -> Iterator[None]:
-    """Python's own clock and dice follow the simulation: clients of other makes ask them directly."""
+    """Python's own clock, dice and the machine's entropy follow the simulation: libraries of other makes ask
+    them directly (pyiceberg marks the blocks of its Avro files with os.urandom, and names with uuid4).
+    """
     saved = (time.time, time.monotonic, time.perf_counter, time.time_ns, time.monotonic_ns)
+    entropy = os.urandom, vars(random)["_urandom"]
     state = random.getstate()
     random.seed(seed)
+    os.urandom = random._urandom = random.Random(f"entropy {seed}").randbytes  # type: ignore[attr-defined]  # of SystemRandom, and secrets
     time.time = lambda: START_MS / 1000 + loop.time()
     time.monotonic = loop.time
     time.perf_counter = loop.time
@@ -87,3 +92,4 @@ def virtual_time(loop: VirtualLoop, seed: int) -> Iterator[None]:
     finally:
         time.time, time.monotonic, time.perf_counter, time.time_ns, time.monotonic_ns = saved
         random.setstate(state)
+        os.urandom, random._urandom = entropy  # type: ignore[attr-defined]  # likewise

@@ -16,6 +16,7 @@ from tests.sim.controls_of_hedges import HEDGES
 from tests.sim.controls_of_producers import PRODUCERS
 from tests.sim.controls_of_quarantine import QUARANTINE
 from tests.sim.controls_of_relays import RELAYS
+from tests.sim.controls_of_replicas import REPLICAS
 from tests.sim.controls_of_scrub import SCRUB
 from tests.sim.controls_of_subjects import SUBJECTS
 from tests.sim.controls_of_tables import TABLES
@@ -39,6 +40,7 @@ EVERY = (
     *HEDGES,
     *RELAYS,
     *COPIES,
+    *REPLICAS,
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.sim.outcome import Outcome
 
 _OF_TABLES = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
-STEPS = (*steps.STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
+STEPS = (*steps.STEPS, *steps.COPY_STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
 RULES: Mapping[str, tuple[str, ...]] = {
     "1 ack means durable": ("command commit_chunk", "fault kill"),
     "2 leases drive liveness only": ("fault expire-lease", "command fence_incarnation"),
@@ -153,6 +153,7 @@ class Coverage:
             f"records that a copying client skipped so: {self.counts['skipped behind an abort']}",
             "clients that an error of aiokafka's ended: " + self._shown("broke "),
             "damage of objects: " + self._shown("scrub "),
+            "replicas of a bucket: " + self._shown("replica ") + "; " + self._shown("havoc "),
             "relays inside a zone: " + self._shown("relay "),
             "sickness: " + self._shown("sickness "),
             "network: " + self._shown("network "),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from coordination.restore.source import REVISIONS_PASSED
 from coordination.state import agreed_time
 from coordination.state.group_types import Group
 from coordination.state.state import HANDLERS, State
@@ -86,7 +87,7 @@ class Due:
         abort, expire = HANDLERS["abort_transaction"], HANDLERS["expire_offsets"]
 
         def aborted(state: State, message: Any, at: Any) -> Any:
-            if state in self._astray:
+            if state in self._astray or at.revision >= REVISIONS_PASSED:
                 return abort(state, message, at)
             self._follow(state, int(time.time() * 1000))
             known = state.transactions.get(message.transactional_id)

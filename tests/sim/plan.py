@@ -21,6 +21,8 @@ NEAR_OF, LIES_S = 0.1, (3.0, 9.0, 14.0)
 RESTORED_OF, HURT_OF, BOUND_OF, REGISTRAR_OF, GATED_OF = 0.15, 0.15, 0.1, 0.1, 0.1
 ARCHIVED_OF, SCRUBBED_OF, DIFFERING_OF = 0.3, 0.2, 0.15
 DIFFERING_AGENTS = 3
+FOLLOWED_OF = 0.4
+"""Of the plans that archive."""
 UPSERT_OF = 0.25
 """Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
@@ -119,6 +121,8 @@ class Plan:
     """Whether agents copy the log to the bucket."""
     scrubbed: bool = False
     """Whether agents scrub, and objects are damaged."""
+    follows: str = ""
+    """What a replica follows (replicas.py): the cluster's `bucket`, a `copy`, or a `replicated` one."""
     near: bool = False
     """Whether all agents are of one zone, and follow one of them."""
     level: int = FEATURE_LEVEL_MAX
@@ -233,7 +237,17 @@ def _maybe_more(plan: Plan) -> Plan:
     archived = not plan.restored and Random(plan.seed ^ 0xA2C4).random() < ARCHIVED_OF
     plan = _maybe_near(replace(plan, gated=gated, archived=archived))
     scrubs = not plan.hurt and Random(f"scrub{plan.seed}").random() < SCRUBBED_OF
-    return _maybe_differing(replace(plan, scrubbed=scrubs))
+    return _maybe_followed(_maybe_differing(replace(plan, scrubbed=scrubs)))
+
+
+def _maybe_followed(plan: Plan) -> Plan:
+    """At times a plan that archives with a replica. What is damaged for a while is copied so, for good."""
+    random = Random(f"follow{plan.seed}")
+    if not plan.archived or random.random() >= FOLLOWED_OF:
+        return plan
+    return replace(
+        plan, follows=random.choice(("bucket", "bucket" if plan.scrubbed else "copy", "replicated"))
+    )
 
 
 def scrubbed(plan: Plan) -> Plan:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,6 +46,30 @@ def test_a_deletion_that_comes_behind_the_return_ends_the_life() -> None:
     arrivals.back = FIRST
     _applied(arrivals, DeleteTopic(name=MORTAL))
     _applied(arrivals, UndeleteTopic(topic_id=FIRST), DeleteTopic(name=MORTAL))
+    assert arrivals.over
+
+
+async def test_whoever_brings_back_another_life_does_not_await_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same story by the client itself: what it brings back is the topic that Metadata has made."""
+    arrivals = _life()
+    _applied(arrivals, DeleteTopic(name=MORTAL))
+    _applied(arrivals, CreateTopic(name=MORTAL, topic_id=OTHER, partitions=1))
+
+    async def deleted(names: list[str]) -> Any:
+        _applied(arrivals, DeleteTopic(name=MORTAL))
+        return SimpleNamespace(topic_error_codes=[(MORTAL, 0)])
+
+    async def propose(message: Any) -> Done:
+        _applied(arrivals, message)
+        return Done(None)
+
+    monkeypatch.setattr("tests.sim.mortal.AWAY_S_MAX", 0.0)
+    around = SimpleNamespace(propose=propose, counts=Counter(), stopping=asyncio.Event())
+    mortal = Mortal(around, arrivals)  # type: ignore[arg-type]  # all that it uses
+    assert await mortal._came_back(SimpleNamespace(delete_topics=deleted))
+    assert around.counts == {"topics of another life brought back": 1}
     assert arrivals.over
 
 

@@ -68,6 +68,8 @@ def test_a_story_goes_the_same_way_without_native_code(
         ("bad_records_are_set_aside_while_agents_die", "aside-of-no-transaction", "aside-aborted"),
         ("agents_start_at_a_member_with_another_log", "states-not-compared", "state-differs"),
         ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
+        ("copy_is_kept_at_any_step_of_a_round", "copy-says-too-much", "promoted-behind"),
+        ("replica_gets_its_bucket_in_another_order", "replica-goes-over-gaps", "replica-poisoned"),
     ],
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from coordination.commands import Entry
 from coordination.log import LogEntry
+from coordination.restore.source import REVISIONS_PASSED
 from coordination.state import transactions
 from coordination.state.data import StateData
 from coordination.state.state import State
@@ -67,12 +68,10 @@ class Witness:
             return done
 
         def finished(state: StateData, known: Transaction, commit: bool, marker_epoch: int, at: At) -> None:
-            if state in self._astray:
-                finish(state, known, commit, marker_epoch, at)
-                return
-            if commit and (known.transactional_id, known.producer_id, known.number) not in self._ends:
-                self._foreign(state, known.transactional_id, at.revision)
-            self.ended(known, commit, at.revision)
+            if state not in self._astray and at.revision < REVISIONS_PASSED:  # a restore's are in no log
+                if commit and (known.transactional_id, known.producer_id, known.number) not in self._ends:
+                    self._foreign(state, known.transactional_id, at.revision)
+                self.ended(known, commit, at.revision)
             finish(state, known, commit, marker_epoch, at)
 
         State.apply = applied  # type: ignore[method-assign, assignment]  # in this process only, for one run
@@ -115,7 +114,13 @@ class Witness:
         self._marks.clear()
         self.positions.forget()
 
+    def digest(self, revision: int) -> bytes | None:
+        """What agents' states were at a revision; None where nobody has applied it."""
+        return self._digests.get(revision)
+
     def _applied(self, state: State, entry: LogEntry, done: Applied) -> None:
+        if done.revision >= REVISIONS_PASSED:
+            return
         first = done.revision not in self._digests
         if self._digests.setdefault(done.revision, state.digest) != state.digest:
             self._wrong("state-differs", f"at revision {done.revision}")

@@ -24,7 +24,6 @@ from coordination.state import StateError
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.features import LEVEL
 from coordination.state.levels import SOFT_DELETE
-from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History
@@ -69,11 +68,13 @@ from tests.sim.pipeliner import Pipeliner
 from tests.sim.plan import Plan
 from tests.sim.registrar import Registrar, asks_http
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
+from tests.sim.replicas import Following
 from tests.sim.scrubbing import Vandal, Vandalism
 from tests.sim.settings import CLUSTER, COMPACTED, NEWEST, SHORT_RETENTION, settings_of
 from tests.sim.sick.bed import Sickbed
 from tests.sim.sick.goers import Goers
 from tests.sim.solo import Solo
+from tests.sim.traced_store import TracedStore
 from tests.sim.transactors import Transactor
 from tests.sim.waits import quick_waits
 from tests.sim.witness import Witness
@@ -104,7 +105,7 @@ class World:
         self.network = Network(self.loop, self.trace)
         self.network.default_latency_s = plan.latency_s
         self.server = MemoryServer("sim")
-        self.objects = MemoryStore(lambda: START_MS + int(self.loop.time() * 1000))
+        self.objects = TracedStore(self.trace, lambda: START_MS + int(self.loop.time() * 1000))
         world = (self.server, self.objects)
         settings = settings_of(plan)
         self.agents = [
@@ -126,6 +127,7 @@ class World:
         self.sickbed, self.hurt, self.gate = Sickbed(self), Hurt(self.objects, self.agents), Gate()
         self.vandalism = Vandalism(self.objects, on=plan.scrubbed)
         self.begun, self.kept = Begun(), archived.keeps_all(self.objects) if plan.archived else {}
+        self.following = Following(self)
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -165,6 +167,7 @@ class World:
             except ReplicaFailed as failed:
                 return self._stuck(f"{agent.name} does not start: {failed}")
         await self._node("setup", self._create_topics())
+        self.following.begin()
         around = self.around = self._surroundings()
         for client in self._cast():
             self._begin_client(client)
@@ -239,6 +242,7 @@ class World:
         if findings:
             return findings
         read = committed(self.recorder)
+        findings += await self.following.judged(self.around, read)
         if self.plan.relay:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))
         if self.plan.members or self.plan.modern:
@@ -286,7 +290,7 @@ class World:
         cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
             cast += ["clerk"]
-        return cast + (["keeper", "restorer"] if plan.keepers else [])
+        return cast + (["keeper", "restorer"] if plan.keepers else []) + self.following.cast()
 
     def _count(self) -> None:
         """What the run did besides its faults, for the coverage."""
@@ -322,7 +326,7 @@ class World:
             node = Node(self.loop, self.network, client)
             self.clients.append(node)
         node.begin()
-        living, life = self._life(client), node.life
+        living, life = self.following.life(client, self.around) or self._life(client), node.life
         self.living[client] = living
         node.spawn(living.live()).add_done_callback(lambda ended: self._ended(node, life, ended))
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
 from coordination import steps
 from coordination.clock import SystemClock
-from coordination.copying.run import LOOKS_MAX, CannotCopy, Copying, CopyingOptions
-from coordination.restore.source import CannotRestore, source_of
+from coordination.copying import frontier
+from coordination.copying.frontier import Frontier
+from coordination.copying.run import LOOKS_MAX, CannotCopy, Copying, CopyingOptions, Round, follow
+from coordination.restore.source import CannotRestore, ChangedMeanwhile, source_of
 from coordination.state import State
 from objectstore import copied, fingerprint
 from objectstore.adapters.memory import MemoryStore
 from objectstore.copied import COPY_KEY, NotOurCopy
 from objectstore.copying import Copier, CopyOptions, DamagedCopy, Vanished
 from objectstore.fingerprint import Fingerprint, ForeignBucket
-from objectstore.naming import chunk_key, parse_chunk_key
-from objectstore.store import PLAIN, Buffer, NotFound, ObjectMeta, PutMode
+from objectstore.naming import LOG, chunk_key, parse_chunk_key
+from objectstore.store import PLAIN, Buffer, NotFound, ObjectMeta, PutMode, Retryable
 from tests.unit.coordination.kit import A, B, Script
 from tests.unit.coordination.lost import CLUSTER_ID, LOST, Lost, Sent
 
@@ -357,3 +360,86 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     with pytest.raises(NotOurCopy, match="format 2"):
         copied.decode(mark.encode().replace(b'"format": 1', b'"format": 2'))
     assert parse_chunk_key(COPY_KEY) is None
+
+
+async def test_a_copy_goes_as_far_as_it_says_when_a_piece_comes_between_two_listings(
+    source: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of the simulation: the state had a piece of the log that the listing before it had not."""
+    target = MemoryStore()
+    await fill(source)
+    ours = frontier.source_of
+
+    async def later(*given: Any) -> Any:
+        await source.commit(B, Sent(1, ["y"]))
+        await source.archive()
+        monkeypatch.setattr(frontier, "source_of", ours)
+        return await ours(*given)
+
+    monkeypatch.setattr(frontier, "source_of", later)
+    made = await copying(source, target).round()
+    assert made.revision == source.script.state.revision
+    assert (await source_of(target, LOST)).certain == made.revision
+
+
+async def test_a_copy_goes_as_far_as_it_says_when_a_piece_goes_before_it_is_copied(
+    source: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = MemoryStore()
+    await fill(source)
+    ours = source.store.get
+    (*_, last) = sorted([key async for page in source.store.list(LOG) for key in (each.key for each in page)])
+    reads = itertools.count()
+
+    async def get(key: str) -> bytes:
+        if key == last and next(reads) == 2:  # the first two are the look's
+            await source.snapshot()
+            await source.store.delete([last])
+        return await ours(key)
+
+    monkeypatch.setattr(source.store, "get", get)
+    made = await copying(source, target).round()
+    assert (await source_of(target, LOST)).certain == made.revision
+
+
+async def test_whoever_follows_asks_again_when_the_log_changes_while_it_is_read(
+    source: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And when the store does not answer; what cannot heal by itself ends it."""
+    target = MemoryStore()
+    await fill(source)
+    ours, troubles = frontier.source_of, [ChangedMeanwhile("a piece is gone"), Retryable("no answer")]
+
+    async def changing(*given: Any) -> Any:
+        if troubles:
+            raise troubles.pop()
+        return await ours(*given)
+
+    monkeypatch.setattr(frontier, "source_of", changing)
+    made, failed = list[Round](), list[str]()
+
+    def copied_to(end: Round) -> None:
+        made.append(end)
+        monkeypatch.setattr(frontier, "source_of", _cannot)
+
+    with pytest.raises(CannotRestore, match="newer version"):
+        await follow(
+            _Anew(source, target), 0.001, SystemClock(), copied_to, lambda each: failed.append(str(each))
+        )
+    assert failed == ["no answer", "a piece is gone"]
+    assert [each.revision for each in made] == [source.script.state.revision]
+
+
+async def _cannot(*given: Any) -> Any:
+    raise CannotRestore("it is of a newer version")
+
+
+class _Anew(Copying):
+    """Looks at the whole source in each round."""
+
+    def __init__(self, source: Lost, target: MemoryStore) -> None:
+        super().__init__(source.store, target, URL, SystemClock())
+
+    async def round(self) -> Round:
+        self._frontier = Frontier(self._source, self._frontier.log)
+        return await super().round()
