@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.kafka.handlers import HANDLERS
 from agent.net.wire.api import APIS
 from coordination.state.state import HANDLERS as COMMANDS
-from coordination.steps import COPY_STEPS, RESTORE_STEPS, STEPS
+from coordination.steps import COPY_STEPS, MOVE_STEPS, RESTORE_STEPS, STEPS
 from iceberg.steps import STEPS as TABLE_STEPS
 from iceberg.upsert.steps import STEPS as LATEST_STEPS
 
@@ -54,7 +54,7 @@ def _paths() -> list[str]:
     """The long ways, step by step: a death between any two of them loses nothing."""
     where = "`coordination/steps.py`, `iceberg/steps.py`, `iceberg/upsert/steps.py`"
     title = f"**Steps between which an agent may die** ({where}):"
-    every = STEPS + RESTORE_STEPS + COPY_STEPS
+    every = STEPS + RESTORE_STEPS + MOVE_STEPS + COPY_STEPS
     rows = [
         f"| {path} | {' → '.join(step.partition('/')[2] for step in steps)} |"
         for path, steps in groupby(every, key=lambda step: step.partition("/")[0])

@@ -73,6 +73,17 @@ RESTORE_STEPS = (
 )
 """Of the command that begins a new log (coordination/restore/run.py); no agent reaches them."""
 
+MOVE_STEPS = (
+    "move/table",
+    "move/put-deletes",
+    "move/put-manifest",
+    "move/put-list",
+    "move/put-segment",
+    "move/put-metadata",
+    "move/moved",
+)
+"""Of the same command where the bucket is a copy: each table is told its URL (iceberg/moving/table.py)."""
+
 COPY_STEPS = (
     "copy/claim",
     "copy/look",

@@ -98,13 +98,21 @@ def _folder(url: str, host: str, path: str) -> FolderStore:
 
 
 def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> S3Store:
+    return s3_store(bucket, prefix, options)
+
+
+def s3_store(bucket: str, prefix: str | None, options: StoreOptions, *, address: str = "") -> S3Store:
+    """obstore's own. `address`: a URL that requests go to instead of the bucket's own.
+
+    Raises ValueError for options that cannot be, OSError for files that cannot be read.
+    """
     config: S3Config = {
         "region": options.region,
-        "virtual_hosted_style_request": options.virtual_hosted_style,
+        "virtual_hosted_style_request": options.virtual_hosted_style or bool(address),
         "unsigned_payload": not options.signed_payload,
     }
-    if options.endpoint:
-        config["endpoint"] = options.endpoint
+    if address or options.endpoint:
+        config["endpoint"] = address or options.endpoint
     config.update(options.extra)  # type: ignore[typeddict-item]  # obstore checks the names
     return S3Store(
         bucket,

@@ -55,6 +55,49 @@ class RetryPolicy:
         return ceiling * (0.1 + 0.9 * random)
 
 
+class Retries:
+    """Repeats calls of a store within the policy's bounds."""
+
+    def __init__(self, policy: RetryPolicy | None = None, pace: Pace | None = None) -> None:
+        self._policy = policy or RetryPolicy()
+        self._pace = pace or LoopPace()
+
+    async def tried(self, call: Callable[[], Awaitable[T]], *, wrote: bool = False) -> T:
+        """Of a call that may be made again, `wrote` when it changes something. Raises StoreError."""
+        return await self.repeat(lambda: self.expected(call, wrote=wrote))
+
+    async def expected(self, call: Callable[[], Awaitable[T]], *, wrote: bool = False) -> T:
+        """One call of the store below, which raises what a store may raise.
+
+        Native code may raise anything, a panic too: whoever calls knows StoreErrors only, and would not try
+        again, nor answer who waits. A key that is refused (ValueError) is the caller's own mistake.
+        """
+        try:
+            return await call()
+        except (StoreError, ValueError):
+            raise
+        except BaseException as error:
+            if tasks.cancelled(error):
+                raise
+            tasks.tell("object store", error)
+            told = f"the store's client failed: {error!r}"
+            raise (Ambiguous(told) if wrote else Retryable(told)) from error
+
+    async def repeat(self, once: Callable[[], Awaitable[T]]) -> T:
+        """Until one succeeds, or fails for good. Raises what the last one did."""
+        started, tries = self._pace.monotonic(), 0
+        while True:
+            try:
+                return await once()
+            except (Retryable, Ambiguous):
+                tries += 1
+                wait = self._policy.wait(tries, self._pace.random())
+                late = self._pace.monotonic() + wait - started > self._policy.total_s_max
+                if tries >= self._policy.tries_max or late:
+                    raise
+            await self._pace.sleep(wait)
+
+
 class RetryingStore:
     """An ObjectStore that repeats what is worth repeating. Raises what remains true at the end."""
 
@@ -62,8 +105,7 @@ class RetryingStore:
         self, store: ObjectStore, policy: RetryPolicy | None = None, pace: Pace | None = None
     ) -> None:
         self._store = store
-        self._policy = policy or RetryPolicy()
-        self._pace = pace or LoopPace()
+        self._retries = Retries(policy, pace)
 
     async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
         """See ObjectStore; the outcome is told as in the table above."""
@@ -71,7 +113,7 @@ class RetryingStore:
 
         async def once() -> str | StoreError:
             try:
-                return await self._expected(lambda: self._store.put(key, parts, mode), wrote=True)
+                return await self._retries.expected(lambda: self._store.put(key, parts, mode), wrote=True)
             except Ambiguous as error:
                 unknown.append(error)
                 raise
@@ -81,7 +123,7 @@ class RetryingStore:
                 return await self._explain(key, parts, mode, refusal)
 
         try:
-            outcome = await self._repeat(once)
+            outcome = await self._retries.repeat(once)
         except Retryable as error:
             if unknown:
                 raise Ambiguous(f"{error}; an earlier try may have landed: {unknown[0]}") from error
@@ -108,19 +150,19 @@ class RetryingStore:
 
     async def get(self, key: str) -> bytes:
         """See ObjectStore."""
-        return await self._tried(lambda: self._store.get(key))
+        return await self._retries.tried(lambda: self._store.get(key))
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""
-        return await self._tried(lambda: self._store.get_range(key, start, length))
+        return await self._retries.tried(lambda: self._store.get_range(key, start, length))
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See ObjectStore."""
-        return await self._tried(lambda: self._store.get_ranges(key, ranges))
+        return await self._retries.tried(lambda: self._store.get_ranges(key, ranges))
 
     async def head(self, key: str) -> ObjectMeta:
         """See ObjectStore."""
-        return await self._tried(lambda: self._store.head(key))
+        return await self._retries.tried(lambda: self._store.head(key))
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
         """See ObjectStore. A page that fails is asked for again from where the last one ended."""
@@ -130,59 +172,26 @@ class RetryingStore:
         async def once() -> Sequence[ObjectMeta] | None:
             nonlocal pages
             try:
-                return await self._expected(lambda: _next(pages))
+                return await self._retries.expected(lambda: _next(pages))
             except Retryable:
                 pages = self._store.list(prefix, last)
                 raise
 
-        while (page := await self._repeat(once)) is not None:
+        while (page := await self._retries.repeat(once)) is not None:
             yield page
             last = page[-1].key if page else last
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
         """See ObjectStore."""
-        return await self._tried(lambda: self._store.list_folders(prefix))
+        return await self._retries.tried(lambda: self._store.list_folders(prefix))
 
     async def delete(self, keys: Sequence[str]) -> None:
         """See ObjectStore. Deleting again is harmless, since names are never used again."""
-        await self._tried(lambda: self._store.delete(keys), wrote=True)
+        await self._retries.tried(lambda: self._store.delete(keys), wrote=True)
 
     async def close(self) -> None:
         """See ObjectStore."""
         await self._store.close()
-
-    async def _tried(self, call: Callable[[], Awaitable[T]], *, wrote: bool = False) -> T:
-        return await self._repeat(lambda: self._expected(call, wrote=wrote))
-
-    async def _expected(self, call: Callable[[], Awaitable[T]], *, wrote: bool = False) -> T:
-        """One call of the store below, which raises what a store may raise.
-
-        Native code may raise anything, a panic too: whoever calls knows StoreErrors only, and would not try
-        again, nor answer who waits. A key that is refused (ValueError) is the caller's own mistake.
-        """
-        try:
-            return await call()
-        except (StoreError, ValueError):
-            raise
-        except BaseException as error:
-            if tasks.cancelled(error):
-                raise
-            tasks.tell("object store", error)
-            told = f"the store's client failed: {error!r}"
-            raise (Ambiguous(told) if wrote else Retryable(told)) from error
-
-    async def _repeat(self, once: Callable[[], Awaitable[T]]) -> T:
-        started, tries = self._pace.monotonic(), 0
-        while True:
-            try:
-                return await once()
-            except (Retryable, Ambiguous):
-                tries += 1
-                wait = self._policy.wait(tries, self._pace.random())
-                late = self._pace.monotonic() + wait - started > self._policy.total_s_max
-                if tries >= self._policy.tries_max or late:
-                    raise
-            await self._pace.sleep(wait)
 
 
 async def _next(pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta] | None:

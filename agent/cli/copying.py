@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent.config import Config
     from coordination.clock import SystemClock
     from coordination.copying.run import Copying, CopyingOptions, Round
-    from objectstore.copying import Counts
+    from objectstore.copying import Copies, Counts
     from objectstore.store import ObjectStore
 
 EVERY_S = 5.0
@@ -61,6 +61,20 @@ def copy(
     memory: Annotated[
         int, typer.Option("--memory", min=1, metavar="MIB", help="Of objects that are under way, MiB.")
     ] = 128,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, metavar="MB/S", help="At most; 0: as fast as it goes.")
+    ] = 0.0,
+    by_store: Annotated[
+        bool,
+        typer.Option(
+            "--by-store/--through-here",
+            help="Whether a store that has both buckets is asked to copy by itself.",
+        ),
+    ] = True,
+    verify: Annotated[
+        Literal["length", "etag", "read"],
+        typer.Option("--verify", help="What of each copied object is compared."),
+    ] = "etag",
     config: ConfigFile = None,
     to_config: Annotated[
         Path | None,
@@ -78,7 +92,7 @@ def copy(
     """
     from agent.config import load
     from coordination.copying.run import CopyingOptions
-    from objectstore.copying import CopyOptions
+    from objectstore.copying import CopyOptions, Verify
 
     if source.rstrip("/") == target.rstrip("/") and to_config is None:
         raise usage(
@@ -89,17 +103,23 @@ def copy(
     other = load(to_config or config, [*always, f"store.url={target}", "tables.warehouse="]).config
     folder = f"{given.warehouse.removeprefix(given.store.url.rstrip('/') + '/')}/"
     options = CopyingOptions(
-        CopyOptions(objects_max=objects, bytes_max=memory << 20),
+        CopyOptions(objects, memory << 20, bytes_per_s=rate * MB, verify=Verify(verify)),
         keep_deleted_s=keep_deleted,
         tables=folder,
     )
-    missing = asyncio.run(_copied(given, other, options, every if follow else None, output))
+    configs = (given, other)
+    missing = asyncio.run(_copied(configs, options, every if follow else None, output, by_store=by_store))
     if missing:
         raise typer.Exit(Status.FAILED)
 
 
 async def _copied(
-    source: Config, target: Config, options: CopyingOptions, every: float | None, output: Form
+    configs: tuple[Config, Config],
+    options: CopyingOptions,
+    every: float | None,
+    output: Form,
+    *,
+    by_store: bool,
 ) -> int:
     """One round, or one after the other; how many objects the source lacks."""
     from agent.dependencies import store_of
@@ -110,7 +130,8 @@ async def _copied(
     from objectstore.fingerprint import BrokenFingerprint
 
     clock = SystemClock()
-    stores = [store_of(_patient(each), clock) for each in (source, target)]
+    source, target = map(_patient, configs)
+    stores = [store_of(each, clock) for each in (source, target)]
     try:
         with progress() as bar:
             task = bar.add_task("looking", total=None)
@@ -118,7 +139,9 @@ async def _copied(
             def told(what: str, counts: Counts) -> None:
                 bar.update(task, description=f"{what} {_figures(counts)}")
 
-            copying = Copying(stores[0], stores[1], source.store.url.rstrip("/"), clock, options, told)
+            across = _across(source, target, clock) if by_store else None
+            url = source.store.url.rstrip("/")
+            copying = Copying(stores[0], stores[1], url, clock, options, told, across)
             if every is None:
                 made = await copying.round()
                 _tell(made, output)
@@ -135,10 +158,26 @@ async def _follow(copying: Copying, every: float, output: Form, clock: SystemClo
     """Until the source or the destination is another one. A store that does not answer is asked again."""
     from coordination.copying.run import follow
 
+    refused = ""
+
+    def done(made: Round) -> None:
+        nonlocal refused
+        _tell(made, output, told=refused)
+        refused = made.counts.refused
+
     def failed(error: Exception) -> None:
         remarks().print(f"round failed, tried again in {every:g} s: {error}", style="dim")
 
-    await follow(copying, every, clock, lambda made: _tell(made, output), failed)
+    await follow(copying, every, clock, done, failed)
+
+
+def _across(source: Config, target: Config, clock: SystemClock) -> Copies | None:
+    """What has the store copy by itself; None where the two are not known to be of one store."""
+    from agent.dependencies import keys_of_store, store_options
+    from objectstore.across import across
+
+    options = store_options(source, clock), store_options(target, clock)
+    return across((source.store.url, target.store.url), options, keys_of_store(target, clock))
 
 
 def _patient(config: Config) -> Config:
@@ -154,10 +193,12 @@ async def _closed(stores: Sequence[ObjectStore]) -> None:
 
 
 def _figures(counts: Counts) -> str:
-    return f"{counts.objects} objects, {counts.bytes / MB:.1f} MB; {counts.there} were there"
+    by_store = f", {counts.by_store} by the store itself" if counts.by_store else ""
+    return f"{counts.objects} objects, {counts.bytes / MB:.1f} MB{by_store}; {counts.there} were there"
 
 
-def _tell(made: Round, output: Form) -> None:
+def _tell(made: Round, output: Form, told: str = "") -> None:
+    """`told`: what was said before of why the store does not copy by itself."""
     if output is Form.JSON:
         print_json(made.plain())
         return
@@ -167,6 +208,8 @@ def _tell(made: Round, output: Form) -> None:
         f"complete through revision {made.revision}, archived at {when}: {_figures(made.counts)}, "
         f"{made.counts.deleted} deleted, {made.seconds:.1f} s, {rate:.1f} MB/s"
     )
+    if made.counts.refused not in ("", told):
+        remarks().print(f"copied through here, not by the store: {made.counts.refused}", style="dim")
     for key in made.missing:
         results().print(f"MISSING: {key}: the source's state names it, the source has it no more")
     if made.missing_count > len(made.missing):

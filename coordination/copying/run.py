@@ -25,7 +25,7 @@ from coordination.restore.source import ChangedMeanwhile
 from coordination.steps import reach
 from objectstore import copied, fingerprint
 from objectstore.copied import COPY_KEY, CopyMark
-from objectstore.copying import Copier, CopyOptions, Counts, Vanished, side_by_side
+from objectstore.copying import Copier, Copies, CopyOptions, Counts, Vanished, side_by_side
 from objectstore.fingerprint import BrokenFingerprint
 from objectstore.naming import (
     CHUNKS,
@@ -93,13 +93,17 @@ class Round:
             "cluster": self.cluster, "log": self.log, "revision": self.revision,
             "archived_ms": self.archived_ms, "looks": self.looks, "seconds": round(self.seconds, 3),
             "objects": counts.objects, "bytes": counts.bytes, "there": counts.there,
-            "read_back": counts.read_back, "deleted": counts.deleted, "missing": self.missing,
-            "missing_count": self.missing_count, "partitions": [each._asdict() for each in self.partitions],
+            "by_store": counts.by_store, "read_back": counts.read_back, "deleted": counts.deleted,
+            "missing": self.missing, "missing_count": self.missing_count, "refused": counts.refused,
+            "partitions": [each._asdict() for each in self.partitions],
         }  # fmt: skip
 
 
 class Copying:
-    """Rounds of one cluster into one destination. `told` hears how far a round is, for people."""
+    """Rounds of one cluster into one destination. `told` hears how far a round is, for people.
+
+    `across`: what has the store copy by itself. Refused, it is asked again with the next round.
+    """
 
     def __init__(
         self,
@@ -109,9 +113,10 @@ class Copying:
         clock: Clock,
         options: CopyingOptions | None = None,
         told: Callable[[str, Counts], object] = lambda what, counts: None,
+        across: Copies | None = None,
     ) -> None:
         self._source, self._target, self._url, self._clock = source, target, source_url, clock
-        self._options, self._told = options or CopyingOptions(), told
+        self._options, self._told, self._across = options or CopyingOptions(), told, across
         self._frontier = Frontier(source, "")
         self._referred = Referred(source)
         self._gone: dict[str, float] = {}  # at the destination alone → since when, by the monotonic clock
@@ -125,7 +130,7 @@ class Copying:
         reach("copy/claim")
         mark = await self._claim()
         made = Round(mark.cluster, mark.log)
-        copier = Copier(self._source, self._target, self._options.objects)
+        copier = Copier(self._source, self._target, self._options.objects, self._across, self._clock)
         made.counts = copier.counts
         try:
             missing = await self._data_and_log(copier, mark, made)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from coordination.restore.report import TableMoved
+from coordination.steps import reach
 from iceberg import history
 from iceberg.history import Segment
 from iceberg.json_steps import PLAIN
@@ -70,13 +71,15 @@ class TableMove:
         """Store all that the table needs. Raises CannotMove, StoreError."""
         location = self._prefix.moved(self.moved.former)
         assert location is not None, "the caller looked at it"
+        reach("move/table")
         try:
             content = await read(self._store, self._warehouse, location)
             told = await asyncio.to_thread(_decoded, content)
             made = told if is_view(location) else await self._table(told)
             moved = self._prefix.everywhere(made, self._lists)
             encoded = await asyncio.to_thread(lambda: PLAIN.encode(moved).encode())
-            self.moved.metadata = await self._put(location, encoded)
+            self.moved.metadata = await self._put(location, encoded, "move/put-metadata")
+            reach("move/moved")
         except (Damaged, NotFound) as error:
             raise CannotMove(
                 f"its metadata is not in the copy as it was written ({error}): bring the object back and "
@@ -118,7 +121,8 @@ class TableMove:
         self.moved.snapshots += len(snapshots)
         moved = self._prefix.everywhere(snapshots, lists)
         text = await asyncio.to_thread(lambda: ",".join(map(PLAIN.encode, moved)))
-        made = await self._put(place, history.to_bytes(texts._replace(snapshots=text)))
+        content = history.to_bytes(texts._replace(snapshots=text))
+        made = await self._put(place, content, "move/put-segment")
         return segment._replace(name=made.removeprefix(f"{self._place(location)}/"))
 
     # Lists and manifests.
@@ -140,7 +144,7 @@ class TableMove:
 
     async def _made_list(self, location: str, content: bytes) -> str:
         made = await asyncio.to_thread(moved_list, content, self._prefix, self._known)
-        return await self._put(self._place(location), made)
+        return await self._put(self._place(location), made, "move/put-list")
 
     async def _make_manifests(self, wanted: Iterable[Listed]) -> None:
         due = {
@@ -162,7 +166,7 @@ class TableMove:
             if made is not None:
                 deletes[each.location] = made
         moved = await asyncio.to_thread(moved_manifest, content, self._prefix, deletes)
-        where = await self._put(self._place(manifest.location), moved)
+        where = await self._put(self._place(manifest.location), moved, "move/put-manifest")
         self._known[manifest.location] = Stored(where, len(moved))
 
     async def _delete_file(self, location: str, form: str) -> Stored | None:
@@ -182,7 +186,7 @@ class TableMove:
             return None
         moved = await asyncio.to_thread(moved_deletes, form, content, self._prefix)
         self.moved.delete_files += 1
-        return Stored(await self._put(place, moved), len(moved))
+        return Stored(await self._put(place, moved, "move/put-deletes"), len(moved))
 
     def _forget(self) -> None:
         while len(self._known) > MANIFESTS_KNOWN_MAX:
@@ -218,7 +222,7 @@ class TableMove:
         if len(self.moved.lost) < LOST_TOLD_MAX:
             self.moved.lost.append(place)
 
-    async def _put(self, place: str, content: bytes) -> str:
+    async def _put(self, place: str, content: bytes, step: str) -> str:
         """Store what is made of the file at `place`; its own location. Nothing is overwritten."""
         location = await asyncio.to_thread(named, place, content)
         if location == place:  # nothing in it was to be changed
@@ -227,6 +231,7 @@ class TableMove:
         if not self._write:
             return location
         key = self._warehouse.key(location)
+        reach(step)
         try:
             await self._store.put(key, [content], CREATE)
         except (Ambiguous, Precondition):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from coordination import steps
 from coordination.restore.report import TableMoved
 from iceberg.moving.table import TableMove
 from iceberg.moving.urls import Prefix
@@ -22,7 +23,7 @@ ROWS = 60
 
 @pytest.mark.parametrize(("version", "granularity"), [(2, "partition"), (2, "file"), (3, "file")])
 def test_deleted_rows_stay_deleted_in_every_snapshot_of_the_copy(
-    spark: SparkSession, tmp_path: Path, version: int, granularity: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, granularity: str
 ) -> None:
     source, copy = tmp_path / "source", tmp_path / "source-copy"
     keep_below(spark, "source", source)
@@ -32,6 +33,10 @@ def test_deleted_rows_stay_deleted_in_every_snapshot_of_the_copy(
     assert {len(each) for each in before.values()} == {ROWS, 2 * ROWS, ROWS * 2 - 20, ROWS * 2 - 40}
     shutil.copytree(source, copy)
     shutil.rmtree(source)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "_hooks", [_dying])
+        with pytest.raises(Died):
+            asyncio.run(_moved(source, copy))
     told = asyncio.run(_moved(source, copy))
     assert (told.lost, told.snapshots) == ([], len(before))
     assert told.delete_files >= 2
@@ -43,6 +48,15 @@ def test_deleted_rows_stay_deleted_in_every_snapshot_of_the_copy(
     spark.sql("DELETE FROM copied.db.t WHERE id = 1")
     spark.sql("INSERT INTO copied.db.t VALUES (9999, 'x')")
     assert _rows(spark, "copied") == sorted([each for each in now if each[0] != 1] + [(9999, "x")])
+
+
+class Died(Exception):
+    """The process ends here."""
+
+
+def _dying(step: str) -> None:
+    if step == "move/put-deletes":
+        raise Died
 
 
 def _made(spark: SparkSession, version: int, granularity: str) -> None:

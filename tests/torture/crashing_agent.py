@@ -1,7 +1,7 @@
-"""An agent that kills itself with SIGKILL at a step that a test has armed.
+"""An agent, or another command of floe's, that kills itself with SIGKILL at a step that a test has armed.
 
 The armed step's name and a number are the content of a file that several agents look at; who first reaches
-the step that many times takes the file away and dies, the others carry on. Run as `floe serve` is.
+the step that many times takes the file away and dies, the others carry on. Run as `floe` is.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordination.steps import STEPS, install
+from coordination.steps import COPY_STEPS, MOVE_STEPS, RESTORE_STEPS, STEPS, install
 from deploy.services.floe import FloeAgent
 from iceberg.steps import STEPS as TABLE_STEPS
 from iceberg.upsert.steps import STEPS as LATEST_STEPS
 
 _OF_TABLES = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
 ALL_STEPS = (*STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
+"""Of agents."""
+_KNOWN = frozenset((*ALL_STEPS, *RESTORE_STEPS, *MOVE_STEPS, *COPY_STEPS))
 
 
 class Armed:
@@ -32,14 +34,14 @@ class Armed:
 
     def arm(self, step: str, times: int = 1) -> None:
         """The next agent that reaches `step` so many times dies there, before it does what comes next."""
-        assert step in ALL_STEPS, step
+        assert step in _KNOWN, step
         draft = self.path.with_suffix(".draft")
         draft.write_text(f"{step} {times} {secrets.token_hex(4)}")
         draft.rename(self.path)
 
     def reached(self, step: str) -> None:
         """The hook: die when this is the armed step and nobody else has died of it."""
-        assert step in ALL_STEPS, f"{step} is not registered"
+        assert step in _KNOWN, f"{step} is not registered"
         try:
             armed = self.path.read_text()
             if armed.partition(" ")[0] != step:

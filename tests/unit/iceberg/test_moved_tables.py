@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from pyiceberg.table import StaticTable
 
+from coordination import steps
 from coordination.commands import CommitTable, ConfigEntry, PutNamespace
 from coordination.restore.tables import Moves
 from coordination.state.types import Done
+from coordination.steps import MOVE_STEPS
 from iceberg import history, maintenance
 from iceberg.moving import table as moving
 from iceberg.moving.run import TablesMover
@@ -225,6 +227,36 @@ async def test_killed_before_any_file_it_is_made_again_with_the_same_names(place
         assert len(await contents(there.store)) == len(before) + killed, "no try left others"
         await apply(there, moves)
         await there.assert_table_is_topic_rows(3)
+
+
+async def test_killed_at_each_step_a_table_with_a_past_is_whole_when_it_is_made_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SIGKILL: tests/torture/test_moves_killed.py. Deleted rows: tests/spark/test_moved_tables.py."""
+    async with rigs.running(place.source, OPTIONS) as rig:
+        await grown(rig, "2")
+        before = await seen(rig)
+    place.lose()
+    async with promoted(place, rig) as there:
+        dry = await moves_of(place, there, write=False)
+        for step in MOVE_STEPS:
+            if step == "move/put-deletes":
+                continue
+            with monkeypatch.context() as patch:
+                patch.setattr(steps, "_hooks", [dying_at(step)])
+                with pytest.raises(Died):
+                    await moves_of(place, there)
+        assert await moves_of(place, there) == dry
+        await apply(there, dry)
+        assert await seen(there) == before
+
+
+def dying_at(step: str) -> Callable[[str], None]:
+    def die(reached: str) -> None:
+        if reached == step:
+            raise Died
+
+    return die
 
 
 async def test_what_the_copy_has_lost_is_told_and_the_rest_is_there(place: Place) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import yaml
+
+from deploy.services import Minio
+from objectstore.open import open_store
 from tests.unit.agent.cli.conftest import Ran, inside
-from tests.unit.agent.cli.test_restore import fill
+from tests.unit.agent.cli.test_restore import fill, fill_store
 
 
 def copied(source: Path, target: Path, *more: str) -> Ran:
@@ -34,3 +40,24 @@ def test_what_makes_no_sense_is_said_in_one_line(tmp_path: Path) -> None:
     (target / "mine").write_bytes(b"x")
     ran = copied(source, target)
     assert (ran.status, "empty prefix" in ran.err, ran.err.count("\n")) == (5, True, 1)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("how", ["--by-store", "--through-here"])
+def test_buckets_of_one_store_are_copied_by_the_store_unless_that_is_off(
+    minio: Minio, bucket: Callable[[Minio], str], tmp_path: Path, how: str
+) -> None:
+    source, target = bucket(minio), bucket(minio)
+    url, keys = f"s3://{source}/main", {"access_key": minio.access_key, "secret_key": minio.secret_key}
+    options = {"endpoint": minio.endpoint, **keys, "allow_http": True}
+    asyncio.run(fill_store(open_store(url, **options)))
+    config = tmp_path / "store.yaml"
+    config.touch(mode=0o600)
+    config.write_text(yaml.safe_dump({"store": {**options, "url": url}}))
+    words = ["copy", "--from", url, "--to", f"s3://{target}/copy", "--config", str(config), how]
+    ran = inside(*words, "--rate", "1000", "--verify", "read", "--output", "json")
+    assert ran.status == 0, ran.err
+    told = json.loads(ran.out)
+    assert (told["objects"] > told["by_store"], told["refused"]) == (True, "")
+    assert (told["by_store"] > 0) == (how == "--by-store")
+    assert told["read_back"] == told["objects"]

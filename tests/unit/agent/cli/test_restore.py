@@ -13,6 +13,7 @@ from coordination.commands import CommitTable, PutNamespace
 from coordination.state import Done
 from deploy.services import Etcd
 from objectstore.open import open_store
+from objectstore.store import ObjectStore
 from tests.unit.agent.cli.conftest import Ran, inside
 from tests.unit.coordination.kit import A, Script
 from tests.unit.coordination.lost import Lost, Sent
@@ -21,10 +22,15 @@ pytestmark = pytest.mark.services
 
 
 async def fill(root: Path, *more: Message) -> None:
+    """See fill_store."""
+    await fill_store(open_store(f"file://{root}"), *more)
+
+
+async def fill_store(store: ObjectStore, *more: Message) -> None:
     """A bucket with an archived topic and a chunk that is not archived. `more`: archived commands."""
     script = Script()
     script.register(A)
-    lost = Lost(open_store(f"file://{root}"), script)
+    lost = Lost(store, script)
     script.topic(A, "t")
     for each in more:
         assert isinstance(script.one(A, each), Done)
