@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from iceberg.spark import audits, seen
-from iceberg.spark.audits import Last
+from iceberg.spark.audits import Last, Outcome
 from iceberg.spark.seen import Earlier, Moved, settled_from, unsettled
 from iceberg.spark.shelf import shelf
 from iceberg.spark.tables import pinned
@@ -246,7 +246,7 @@ def test_what_was_seen_is_kept_of_equal_audits_and_counts_with_their_offsets_alo
     done = {partition: (0, end) for partition, end in DONE.items()}
 
     def keep(findings: int, snapshot: int | None, topic_id: str = "a") -> None:
-        audits.keep(local, "t", topic_id, done, findings, snapshot, saw, NAMESPACE)
+        audits.keep(local, "t", topic_id, Outcome(done, findings, snapshot, saw), NAMESPACE)
 
     def known(of: Last, topic_id: str = "a") -> int | None:
         found = audits.files_seen(local, topic_id, of, NAMESPACE)
@@ -285,7 +285,7 @@ def test_what_is_not_whole_or_of_another_version_counts_for_nothing(local: Spark
     _, saw = table.audit(Earlier(), DONE)
     done = {partition: (0, end) for partition, end in DONE.items()}
     for _ in range(2):
-        audits.keep(local, "t", "v", done, 0, table.snapshot, saw, "local.versions")
+        audits.keep(local, "t", "v", Outcome(done, 0, table.snapshot, saw), "local.versions")
         last = Last(DONE, table.snapshot)
         assert audits.files_seen(local, "v", last, "local.versions") is not None
         local.sql(change.format(t=f"local.versions.{audits.FILES}"))
