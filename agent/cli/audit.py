@@ -353,7 +353,8 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     files: dict[str, DataFrame] = {}
     if len(compared.since) == len(before.offsets):  # else a partition lost what was compared: all is anew
         known = audits.files_seen(spark, own, before)
-        compared = replace(compared, seen={} if known is None else {topic: known})
+        if known is not None and before.snapshot is not None:
+            compared = replace(compared, seen={topic: known}, seen_at={topic: before.snapshot})
     sums: dict[int, Sequence[Digested]] = {}
     compared = replace(compared, tell=files.__setitem__, tell_digests=sums.update if given.keep else None)
     if given.by_digests:

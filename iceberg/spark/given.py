@@ -59,8 +59,9 @@ class AuditInput:
     tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
     too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
     below it are not compared (an earlier audit did); histories begin there too. `seen`: by topic what that
-    audit saw of the table's files: rows of those are not read again (seen.py); `tell` is told, by topic, what
-    this one saw of them, for the next if this one finds nothing.
+    audit saw of the table's files: rows of those are not read again (seen.py); `seen_at`: in which of its
+    snapshots, whose list is not read again (unseen.py). `tell` is told, by topic, what this one saw of files,
+    for the next if this one finds nothing.
     `digests`: ranges that count (digested.usable), which earlier audits found equal: rows there are compared
     with their sums (digests.py) and, where they are those, not with the topic: such ranges are `covered`.
     `tell_digests` is told, by partition, the sums of what this one found equal, if it finds nothing.
@@ -80,6 +81,7 @@ class AuditInput:
     high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
     since: Mapping[tuple[str, int], int] = field(default_factory=dict)
     seen: Mapping[str, DataFrame] = field(default_factory=dict)
+    seen_at: Mapping[str, int] = field(default_factory=dict)
     tell: Callable[[str, DataFrame], object] | None = None
     digests: Mapping[tuple[str, int], Sequence[Digested]] = field(default_factory=dict)
     covered: Mapping[tuple[str, int], Stretches] = field(default_factory=dict)
@@ -103,7 +105,8 @@ class AuditInput:
     def earlier(self, topic: str) -> Earlier:
         """What earlier audits compared of a topic's table."""
         follows = topic in self.topics_that(lambda how: how.table_follows)
-        return Earlier(self.since, self.seen.get(topic), self.log_start if follows else {})
+        left = self.log_start if follows else {}
+        return Earlier(self.since, self.seen.get(topic), left, self.seen_at.get(topic))
 
     @property
     def digest(self) -> Digest:

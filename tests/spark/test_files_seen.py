@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from iceberg.spark import audits, seen
 from iceberg.spark.audits import Last, Outcome
 from iceberg.spark.seen import Earlier, Moved, settled_from, unsettled
-from iceberg.spark.shelf import shelf
+from iceberg.spark.shelf import _snapshots, shelf
 from iceberg.spark.tables import pinned
 from iceberg.spark.verdict import FILE, Finding
 from tests.spark.catalogs import expect_little, keep_below
@@ -206,6 +207,32 @@ def test_a_file_of_which_rows_came_too_late_is_read_again(local: SparkSession) -
     assert found == []
     facts = {(row["partition"], row["low"]): (row["rows"], row["whole"]) for row in saw.collect()}
     assert set(facts.values()) == {(2, True)}
+
+
+def test_lists_of_snapshots_that_were_seen_are_not_read(local: SparkSession) -> None:
+    """But for the first one's, of which others may be a part by now; what new ones say is looked at."""
+    table = Table(local, "local.db.listed")
+    table.make()
+    table.append((0, 4), (1, 4))
+    seen_at = table.snapshot
+    for low in (5, 6):
+        table.append((0, low), (1, low))
+    rows = local.sql(f"SELECT snapshot_id, manifest_list FROM {table.name}.snapshots ORDER BY committed_at")
+    lists = {row["snapshot_id"]: Path(row["manifest_list"].removeprefix("file:")) for row in rows.collect()}
+    first, *between = list(lists)[: list(lists).index(seen_at) + 1]
+    of = pinned(local, "t", table.name)
+    assert len(between) == 2
+    with away({lists[each] for each in between}):
+        assert _snapshots(local, of, seen_at) == []
+        with pytest.raises(Exception, match=r"FileNotFound|NotFoundException|does not exist"):
+            _snapshots(local, of)
+    for each in (first, list(lists)[-2]):
+        with (
+            away({lists[each]}),
+            pytest.raises(Exception, match=r"FileNotFound|NotFoundException|does not exist"),
+        ):
+            _snapshots(local, of, seen_at)
+    assert _snapshots(local, of, 7) == [], "one that is kept no more: all are read"
 
 
 def test_a_file_that_is_named_twice_is_read(local: SparkSession) -> None:
