@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from iceberg.spark import audits
 from iceberg.spark.audit import audit
 from iceberg.spark.digested import Digested, usable
-from iceberg.spark.digests import kept_of
+from iceberg.spark.digests import by_digests, kept_of
 from iceberg.spark.given import AuditInput
 from iceberg.spark.hashes import FORM, halves, hashed
 from iceberg.spark.schemas import TopicSchemas
@@ -306,6 +306,19 @@ def test_what_is_sound_beside_them_is_and_is_not_read(told: Told) -> None:
         assert not verdict.equal
         assert verdict.counts[CHANGED] == len([each for each in verdict.findings if each.kind == CHANGED])
     assert SOUND not in told.asked_when_there
+
+
+def test_where_one_consumer_has_read_the_topic_nothing_of_it_is_left_out(told: Told, tmp_path: Path) -> None:
+    """Its history has all, so that a row without its record would be too many."""
+    lake, kept = told.lake, audits.digests(told.lake.spark, "0a", NAMESPACE)
+    given = replace(
+        lake.given(0, END), consumed=tmp_path, digests={place: kept[place[1]] for place in PLACES}
+    )
+    judged = by_digests(lake.spark, given, pinned(lake.spark, TOPIC, lake.name))
+    assert judged.given.covered == {}
+    ranges_found = {(each.partition, each.range.first) for each in judged.unlike}
+    due = {(at, one[1]) for at, each in enumerate(STORIES) for one in ranges(each.found)}
+    assert ranges_found == due | {(BESIDE, 0)}
 
 
 def test_what_both_sides_have_of_another_kind_than_then_is_told_as_that(
