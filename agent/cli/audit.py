@@ -381,9 +381,9 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
 
 def _with_digests(compared: AuditInput, topic: str, kept: Mapping[int, Sequence[Digested]]) -> AuditInput:
     """With those of the digests that count as the topic stands."""
-    from iceberg.spark.digested import usable
+    from iceberg.spark.digested import Digested, usable
 
-    how, found = compared.leaving[topic], {}
+    how, found = compared.leaving[topic], dict[tuple[str, int], Sequence[Digested]]()
     for place, end in compared.ends.items():
         start, own = compared.log_start.get(place, 0), kept.get(place[1], ())
         found[place] = usable(own, start, end, follows=how.table_follows, compacted=how.compacted)

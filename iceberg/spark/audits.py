@@ -181,7 +181,7 @@ class Outcome(NamedTuple):
         found: list[tuple[object, ...]] = []
         outcome = not self.findings, self.findings, self.snapshot
         for partition, (first, end) in sorted(self.compared.items()):
-            own = [] if self.findings else self.digests.get(partition, ())
+            own: Sequence[Digested] = () if self.findings else self.digests.get(partition, ())
             last: tuple[object, ...] = (None,) * 5
             for each in own:
                 digest = each.first, *each.sums, FORM
@@ -261,7 +261,9 @@ def _fewer_rows(spark: SparkSession, table: str) -> None:
 def _older(rows: pa.Table) -> pa.Table:
     """Of a partition's rows with digests, of which some are kept: the digests of the others, added up."""
     told = rows.sort_by("audited_at").to_pylist()
-    ranges = {Digested(*(row[name] for name in RANGE), at_us=_micros(row["audited_at"])): row for row in told}
+    ranges = {
+        Digested._make([*(row[name] for name in RANGE), _micros(row["audited_at"])]): row for row in told
+    }
     kept = [each for each, row in ranges.items() if row[_KEPT]]
     left = set(reaching(ranges)) - set(kept)
     schema = rows.schema.remove(rows.schema.get_field_index(_KEPT))

@@ -343,10 +343,11 @@ def _snapshots(spark: SparkSession, of: Pinned, seen_at: int | None = None) -> l
 
 def _known(kept: Sequence[Any], seen_at: int | None) -> set[int]:
     """This snapshot and those that it came of, but for the first."""
-    parents, line = {row["snapshot_id"]: row["parent_id"] for row in kept}, list[int]()
-    while seen_at in parents and len(line) < len(kept):
-        line.append(seen_at)
-        seen_at = parents[seen_at]
+    parents: dict[int, int | None] = {row["snapshot_id"]: row["parent_id"] for row in kept}
+    line, at = list[int](), seen_at
+    while at is not None and at in parents and len(line) < len(kept):
+        line.append(at)
+        at = parents[at]
     return set(line[:-1])
 
 
