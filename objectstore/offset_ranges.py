@@ -52,6 +52,16 @@ def covered_to(offset: int, ranges: Sequence[Range]) -> int:
     return offset
 
 
+def outside(start: int, end: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The stretches of [start, end) that lie in none of these, which are in order and apart."""
+    for first, until in ranges:
+        if start < min(first, end):
+            yield start, min(first, end)
+        start = max(start, until)
+    if start < end:
+        yield start, end
+
+
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Ranges in order, those that touch or overlap as one."""
     found: list[tuple[int, int]] = []

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from iceberg.spark.audits import Last
+    from iceberg.spark.consumed import Ranges
+    from iceberg.spark.digested import Digested
     from iceberg.spark.given import AuditInput, Leaving
     from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
@@ -52,7 +54,9 @@ COMPARISONS_MAX = 3
 class Auditing:
     """What to audit and with what. `wait_s`: how long the table may take to catch up, seconds.
 
-    `since_last`: only what the last kept audit has not compared. `keep`: the outcome is kept for the next.
+    `since_last`: only what the last kept audit has not compared. `by_digests`: what earlier ones have kept
+    digests of is compared with these, and only the rest with the topic. `keep`: the outcome is kept, for the
+    next.
     `connector`: jars by which Spark reads topics; none: one consumer reads. `memory_mib`: of Spark's JVM.
     `upto`: by partition the offset below which is compared; None: the topic's ends as the audit begins.
     """
@@ -65,6 +69,7 @@ class Auditing:
     wait_s: float
     s3: S3Access | None
     since_last: bool = False
+    by_digests: bool = False
     keep: bool = False
     connector: Sequence[Path] = ()
     cores: int = 2
@@ -135,20 +140,20 @@ async def consume(given: Auditing, history: Path, bounds: Sequence[Bounds]) -> N
         raise unreachable(f"{given.topic!r} cannot be read: {type(error).__name__}: {error}") from None
 
 
-async def without_records(given: Auditing, bound: Bounds | None) -> list[Range]:
-    """The offsets of a partition that hold no committed record; none of a compacted topic, where they tell
-    nothing.
+async def without_records(given: Auditing, partition: int, stretches: Sequence[Range]) -> list[Range]:
+    """The offsets in these stretches of a partition that hold no committed record; none of a compacted topic,
+    where they tell nothing.
     """
-    if bound is None:
-        return []  # a partition that came meanwhile
     async with session(given.bootstrap) as kafka:
         if (await _leaving(kafka, given.topic)).compacted:
             return []
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
-        starts = {each.partition: each.start for each in bounds}
-        start = max(bound.start, starts.get(bound.partition, 0))  # retention goes on
-        found = await holes(kafka, given.topic, [replace(bound, start=start)])
-    return found[bound.partition]
+        found: list[Range] = []
+        for own in (each for each in bounds if each.partition == partition):
+            for first, end in stretches:
+                bound = replace(own, start=max(first, own.start), end=end)  # retention goes on
+                found += (await holes(kafka, given.topic, [bound]))[partition]
+    return found
 
 
 def _end(bound: Bounds, upto: int) -> int:
@@ -348,8 +353,12 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     files: dict[str, DataFrame] = {}
     if len(compared.since) == len(before.offsets):  # else a partition lost what was compared: all is anew
         known = audits.files_seen(spark, own, before)
-        compared = replace(compared, seen={} if known is None else {topic: known})
-    compared = replace(compared, tell=files.__setitem__)
+        if known is not None and before.snapshot is not None:
+            compared = replace(compared, seen={topic: known}, seen_at={topic: before.snapshot})
+    sums: dict[int, Sequence[Digested]] = {}
+    compared = replace(compared, tell=files.__setitem__, tell_digests=sums.update if given.keep else None)
+    if given.by_digests:
+        compared = _with_digests(compared, topic, audits.digests(spark, own))
     try:
         verdict = (_by_spark if given.connector else _by_client)(given, spark, compared, bounds, history)
     except Exception as error:
@@ -362,13 +371,29 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     )
     if given.keep:
         done = {
-            partition: (compared.since.get((topic, partition), 0), end)
+            partition: (_begun(compared, (topic, partition)), end)
             for (_, partition), end in compared.ends.items()
         }
-        looked_at = verdict.snapshots.get(given.topic)
-        found = sum(verdict.counts.values())
-        audits.keep(spark, given.topic, own, done, found, looked_at, files.get(topic))
+        looked_at, found = verdict.snapshots.get(topic), sum(verdict.counts.values())
+        audits.keep(spark, topic, own, audits.Outcome(done, found, looked_at, files.get(topic), sums))
     return verdict
+
+
+def _with_digests(compared: AuditInput, topic: str, kept: Mapping[int, Sequence[Digested]]) -> AuditInput:
+    """With those of the digests that count as the topic stands."""
+    from iceberg.spark.digested import Digested, usable
+
+    how, found = compared.leaving[topic], dict[tuple[str, int], Sequence[Digested]]()
+    for place, end in compared.ends.items():
+        start, own = compared.log_start.get(place, 0), kept.get(place[1], ())
+        found[place] = usable(own, start, end, follows=how.table_follows, compacted=how.compacted)
+    return replace(compared, digests=found)
+
+
+def _begun(compared: AuditInput, place: tuple[str, int]) -> int:
+    """From which offset on a partition was compared with its topic, behind all that digests are of."""
+    known = max((each.end for each in compared.digests.get(place, ())), default=0)
+    return max(known, compared.since.get(place, 0))
 
 
 def _left_by_table(given: Auditing) -> dict[int, int]:
@@ -388,11 +413,8 @@ def _by_spark(
     from iceberg.spark.audit import audit as compare
     from iceberg.spark.consumed import consumed_history
 
-    ranges = {each.partition: (each.start, each.end) for each in bounds}
-
-    def reading(spark: SparkSession, digest: Digest) -> DataFrame:
-        security = command_config().java
-        return consumed_history(spark, given.bootstrap, given.topic, ranges, digest, security)
+    def reading(spark: SparkSession, digest: Digest, due: Ranges) -> DataFrame:
+        return consumed_history(spark, given.bootstrap, given.topic, due, digest, command_config().java)
 
     for _ in range(COMPARISONS_MAX):
         remarks().print("reading and comparing in Spark …", style="dim")
@@ -401,8 +423,13 @@ def _by_spark(
         if verdict.equal or starts == compared.log_start:
             return verdict
         compared = replace(compared, log_start=starts)
+        compared = _with_digests(compared, given.topic, _by_partition(compared.digests))
     remarks().print("records keep leaving the topic meanwhile: one consumer reads it first", style="dim")
     return _by_client(given, spark, compared, bounds, history)
+
+
+def _by_partition(digests: Mapping[tuple[str, int], Sequence[Digested]]) -> dict[int, Sequence[Digested]]:
+    return {partition: own for (_, partition), own in digests.items()}
 
 
 def _by_client(
@@ -428,14 +455,14 @@ def _gathered(given: Auditing, bounds: Sequence[Bounds], before: Last) -> AuditI
     from iceberg.spark.given import AuditInput
     from iceberg.spark.session import CATALOG
 
-    topic, by_partition, since = given.topic, {each.partition: each for each in bounds}, before.offsets
+    topic, since = given.topic, before.offsets
     table = asyncio.run(caught_up(given, bounds))
     starts, leaving = asyncio.run(departed(given))
     return AuditInput(
         tables={topic: f"{CATALOG}.{table}"},
         log_start=starts,
         ends={(topic, b.partition): b.end for b in bounds},
-        holes=lambda place: asyncio.run(without_records(given, by_partition.get(place[1]))),
+        holes=lambda place, due: asyncio.run(without_records(given, place[1], due)),
         skipped={(topic, partition): found for partition, found in skipped(given).items()},
         leaving={topic: leaving},
         schemas={topic: schemas(given.http, topic)},

@@ -146,7 +146,8 @@ class Continuous:
         if before and before.standing == now and self._clock.monotonic() - before.at < LOOKED_AT_S:
             return
         since_last = given.since_last or before is not None
-        given = replace(given, upto=now.upto, keep=True, since_last=since_last)
+        by_digests = given.by_digests and before is None
+        given = replace(given, upto=now.upto, keep=True, since_last=since_last, by_digests=by_digests)
         with tempfile.TemporaryDirectory(dir=folder) as own:
             try:
                 verdict = audited(given, spark, now.topic_id, Path(own))

@@ -90,6 +90,7 @@ class Since(StrEnum):
     """From where an audit compares."""
 
     LAST = "last"
+    DIGESTS = "digests"
     START = "start"
 
 
@@ -121,8 +122,9 @@ def audit_table(
     since: Annotated[
         Since | None,
         typer.Option(
-            help="last: compare only what lies beyond the last equal audit with this option. start: all. "
-            "Either keeps the outcome, for the next one and for the agents' metrics."
+            help="last: compare only what lies beyond the last equal audit with this option. digests: all, "
+            "but what equal audits have kept digests of with these and not with the topic. start: all. "
+            "Each keeps the outcome, for the next one and for the agents' metrics."
         ),
     ] = None,
     continuous: Annotated[
@@ -179,6 +181,7 @@ def audit_table(
         s3_access(settings),
         keep=since is not None,
         since_last=since is Since.LAST or (continuous and since is None),
+        by_digests=since is Since.DIGESTS,
         connector=sorted(kafka_jars.glob("*.jar")),
         cores=cores,
         memory_mib=memory_mib,
@@ -234,6 +237,8 @@ def _tell(verdict: Verdict) -> None:
     of_them = f", {history:,} of them gone from the topic" if history else ""
     later = sum(count.later for count in verdict.topics)
     of_them += f", {later:,} newer ones not judged" if later else ""
+    for known in verdict.digests:
+        of_them += f" · by {known.ranges:,} digests {known.rows:,}, the oldest of {known.oldest}"
     for each in verdict.latest:
         of_them += f" · {each.table}: {each.rows:,}"
     kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())

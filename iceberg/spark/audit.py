@@ -32,8 +32,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from iceberg.spark.digests import Judged, by_digests, kept_of, unlike
 from iceberg.spark.given import AuditInput
-from iceberg.spark.glance import glance, may_glance
+from iceberg.spark.glance import Glance, glance, may_glance
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
 from iceberg.spark.joining import KEYS, joined_by_place, lean, tasks_of
 from iceberg.spark.shelf import shelf
@@ -41,10 +42,10 @@ from iceberg.spark.tables import (
     COMPARED,
     WRONG,
     Pinned,
+    history_of,
     judged_history,
     pinned,
     plain_history,
-    unbound_history,
 )
 from iceberg.spark.verdict import (
     ACCOUNT,
@@ -77,8 +78,14 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
         raise ValueError("an audit needs what was sent or what was consumed beside the tables: give one")
     pins = [pinned(spark, topic, given.tables[topic]) for topic in sorted(given.schemas)]
     highs = given.high_watermarks() if given.high_watermarks is not None else {}
+    judged = by_digests(spark, given, pins[0]) if len(pins) == 1 else Judged(given)
+    given = judged.given
     seen = _glanced(spark, given, pins, highs)
-    compared = _side_by_side(spark, given, pins, highs) if seen is None else seen
+    if seen is None:
+        compared = _side_by_side(spark, given, pins, highs)
+    else:
+        none = dict.fromkeys((*COMPARISONS, GAP, ACCOUNT), 0)
+        compared = _Compared(none, (), seen.counts(pins[0].topic))
     shelves = [
         finding
         for each in pins
@@ -86,14 +93,21 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     ]
     counts = {**compared.counts, **{kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}}
     findings = list(compared.findings)
+    if judged.unlike:
+        others = unlike(pins[0].topic, judged, same_now=not any(compared.counts.values()))
+        counts[CHANGED] += len(others)
+        findings += others[: given.examples]
     for kind in OF_TABLES:
         findings += [each for each in shelves if each.kind == kind][: given.examples]
+    if given.tell_digests is not None and len(pins) == 1 and not any(counts.values()):
+        given.tell_digests(kept_of(spark, given, pins[0], seen))
     skipped = tuple(
         Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
     )
     since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
     snapshots = {each.topic: each.snapshot for each in pins if each.snapshot is not None}
-    return Verdict(counts, findings, compared.topics, skipped, since, snapshots=snapshots)
+    digests = () if judged.looked_at is None else (judged.looked_at,)
+    return Verdict(counts, findings, compared.topics, skipped, since, snapshots=snapshots, digests=digests)
 
 
 class _Compared(NamedTuple):
@@ -109,22 +123,14 @@ def _glanced(
     given: AuditInput,
     pins: Sequence[Pinned],
     highs: Mapping[tuple[str, int], int],
-) -> _Compared | None:
-    """What came of it, where a look at sums shows that all is the same."""
+) -> Glance | None:
+    """What is the same, where a look at sums shows that all is."""
     if len(pins) != 1 or not may_glance(given, highs):
         return None
     (of,) = pins
-    consumed, digest, schemas = _consumed(spark, given), given.digest, given.schemas[of.topic]
-    if schemas.schemas:
-        rows = judged_history(spark, of, schemas, given.since, digest)
-    else:
-        rows = unbound_history(spark, of, given.since, digest)
-    sides = lean({"consumed": consumed, "table": rows})
-    found = glance(spark, sides["consumed"], sides["table"], given, highs)
-    if found is None:
-        return None
-    counts = dict.fromkeys((*COMPARISONS, GAP, ACCOUNT), 0)
-    return _Compared(counts, (), found.counts(of.topic))
+    rows = history_of(spark, of, given.schemas[of.topic], given.rows(of.topic), given.digest)
+    sides = lean({"consumed": _consumed(spark, given), "table": rows})
+    return glance(spark, sides["consumed"], sides["table"], given, highs)
 
 
 def _side_by_side(
@@ -167,7 +173,8 @@ def _consumed(spark: SparkSession, given: AuditInput) -> DataFrame:
     assert given.consumed is not None
     if isinstance(given.consumed, Path):
         return _accepted(spark.read.parquet(str(given.consumed)))
-    return given.consumed(spark, given.digest)
+    due = {number: given.due((topic, number)) for topic, number in given.ends}
+    return given.consumed(spark, given.digest, due)
 
 
 def _accepted(history: DataFrame) -> DataFrame:
@@ -188,10 +195,13 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
 
 def _tables(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> DataFrame:
     judged = [
-        judged_history(spark, each, given.schemas[each.topic], given.since, given.digest) for each in pins
+        judged_history(spark, each, given.schemas[each.topic], given.rows(each.topic), given.digest)
+        for each in pins
     ]
     others = sorted(topic for topic in given.tables if topic not in given.schemas)
-    plain = [plain_history(spark, topic, given.tables[topic], given.since, given.digest) for topic in others]
+    plain = [
+        plain_history(spark, topic, given.tables[topic], given.rows(topic), given.digest) for topic in others
+    ]
     return reduce(DataFrame.unionByName, [*judged, *plain])
 
 

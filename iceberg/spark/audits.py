@@ -1,6 +1,7 @@
 """What audits have found before, in a table of the users' own: where the next one may begin.
 
-`lake.audits.offsets` has one row per audit and partition, with the snapshot of the table that was looked at.
+`lake.audits.offsets` has a row per audit and partition, with the snapshot of the table that was looked at,
+and of what was found equal the digest (digested.py); more rows where an audit read several stretches.
 It is a table like any other, in Floe's catalog and not of a topic; who deletes it makes the next audit a
 whole one. The summary of each audit's snapshot has its outcome, of which agents make metrics.
 
@@ -10,14 +11,19 @@ written first: what is in it counts only where it goes with that audit's offsets
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from iceberg.audited import FINDINGS, OFFSETS, TABLE, TOPIC_ID
 from iceberg.spark import seen
+from iceberg.spark.digested import Digested, added_up, reaching
+from iceberg.spark.hashes import FORM
 from iceberg.spark.procedures import Table
 from iceberg.spark.session import CATALOG
 from iceberg.spark.steady import local_rows, steady
@@ -27,12 +33,24 @@ NAME, FILES = TABLE[1], "files_seen"
 SNAPSHOT = "snapshot_id"
 KEPT_DAYS, FILES_MAX, SNAPSHOTS_MAX = 30, 100, 100
 """What tidying leaves: days of rows, files that are few enough to stay as they are, and snapshots."""
+DIGEST_DAYS = 30
+"""Days whose digests become one, when they are no more kept as they were."""
 _GIVEN = (
     "topic string, topic_id string, partition int, from_offset long, next_offset long, "
     "equal boolean, findings long, snapshot_id long"
 )
+DIGEST = "digest_from long, records long, digest_lower long, digest_upper long, digest_form int"
+"""From which offset on (up to `next_offset`) how many records were found equal, their sums and what they are
+of; null where there is no digest.
+"""
+RANGES_MAX = 2_000_000
+"""Of one topic, that an audit looks at."""
 _OF_FILES = "topic_id string, form int, snapshot_id long, upto long, files long"
 """Form, the table's snapshot, below which offset of the partition, and how many rows an audit kept."""
+RANGE = ("digest_from", "next_offset", "records", "digest_lower", "digest_upper")
+"""A digest, in the fields of Digested."""
+_FORM, _KEPT = "digest_form", "_kept"
+_DAY_US = 24 * 3_600 * 1_000_000
 _PROPERTIES = (
     "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '10'"
 )
@@ -54,13 +72,39 @@ def last(spark: SparkSession, topic_id: str, namespace: str = NAMESPACE) -> Last
     found = (
         own.groupBy("partition")
         .agg(
-            F.max_by("next_offset", "audited_at").alias("offset"),
+            F.max_by("next_offset", F.struct("audited_at", "next_offset")).alias("offset"),
             F.max(F.struct("audited_at", SNAPSHOT)).alias("newest"),
         )
         .collect()
     )
     newest = max((row["newest"] for row in found), key=lambda each: each["audited_at"], default=None)
     return Last({row["partition"]: row["offset"] for row in found}, newest and newest[SNAPSHOT])
+
+
+def digests(spark: SparkSession, topic_id: str, namespace: str = NAMESPACE) -> dict[int, list[Digested]]:
+    """By partition the ranges of the topic's life that have a digest, as they were kept.
+
+    Raises ValueError where there are too many to look at.
+    """
+    table = f"{namespace}.{NAME}"
+    if not spark.catalog.tableExists(table) or _FORM not in spark.table(table).columns:
+        return {}
+    own = spark.table(table).where((F.col("topic_id") == topic_id) & _has_digest())
+    told = own.select("partition", *RANGE, F.unix_micros("audited_at").alias("at_us"))
+    rows = told.limit(RANGES_MAX + 1).toArrow().to_pydict()
+    if len(rows["partition"]) > RANGES_MAX:
+        raise ValueError(
+            f"{table} has more than {RANGES_MAX:,} digests of topic {topic_id}: delete old rows of "
+            "it, or audit with --since start"
+        )
+    found: dict[int, list[Digested]] = {}
+    for partition, *each in zip(*rows.values(), strict=True):
+        found.setdefault(partition, []).append(Digested(*each))
+    return found
+
+
+def _has_digest() -> Column:
+    return F.col("equal") & (F.col(_FORM) == FORM) & F.col("records").isNotNull()
 
 
 def files_seen(spark: SparkSession, topic_id: str, of: Last, namespace: str = NAMESPACE) -> DataFrame | None:
@@ -119,45 +163,71 @@ def _names(columns: str) -> list[str]:
     return [each.split()[0] for each in columns.split(", ")]
 
 
-def keep(
-    spark: SparkSession,
-    topic: str,
-    topic_id: str,
-    compared: Mapping[int, tuple[int, int]],
-    findings: int,
-    snapshot: int | None = None,
-    files: DataFrame | None = None,
-    namespace: str = NAMESPACE,
-) -> None:
-    """Write down what an audit found and compared: by partition the first offset and that behind the last.
+class Outcome(NamedTuple):
+    """What an audit found and compared: by partition the first offset and that behind the last.
 
-    `snapshot`: of the table, whose files were looked at. `files`: what was seen of them (seen.facts), which
-    is kept where nothing was found.
+    `snapshot`: of the table, whose files were looked at. `files`: what was seen of them (seen.facts).
+    `digests`: by partition the sums of what was found equal. These two are kept where nothing was found.
     """
+
+    compared: Mapping[int, tuple[int, int]]
+    findings: int
+    snapshot: int | None = None
+    files: DataFrame | None = None
+    digests: Mapping[int, Sequence[Digested]] = MappingProxyType({})
+
+    def rows(self, topic: str, topic_id: str) -> list[tuple[object, ...]]:
+        """In the columns of the table: of each partition what was compared, and stretches below it."""
+        found: list[tuple[object, ...]] = []
+        outcome = not self.findings, self.findings, self.snapshot
+        for partition, (first, end) in sorted(self.compared.items()):
+            own: Sequence[Digested] = () if self.findings else self.digests.get(partition, ())
+            last: tuple[object, ...] = (None,) * 5
+            for each in own:
+                digest = each.first, *each.sums, FORM
+                if each.end == end:
+                    last = digest
+                else:
+                    found.append((topic, topic_id, partition, each.first, each.end, *outcome, *digest))
+            found.append((topic, topic_id, partition, first, end, *outcome, *last))
+        return found
+
+
+def keep(
+    spark: SparkSession, topic: str, topic_id: str, outcome: Outcome, namespace: str = NAMESPACE
+) -> None:
+    """Write down what an audit found and compared."""
+    compared, findings, snapshot, files, _ = outcome
     if files is not None and snapshot is not None and not findings:
         upto = {partition: end for partition, (_, end) in compared.items()}
         _keep_files(spark, topic_id, files, upto, snapshot, namespace)
-    rows = [
-        (topic, topic_id, partition, *offsets, not findings, findings, snapshot)
-        for partition, offsets in sorted(compared.items())
-    ]
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
     table = f"{namespace}.{NAME}"
-    columns = f"{_GIVEN}, audited_at timestamp"
+    columns = f"{_GIVEN}, audited_at timestamp, {DIGEST}"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({_PROPERTIES})")
-    if SNAPSHOT not in spark.table(table).columns:  # made by an earlier version
-        spark.sql(f"ALTER TABLE {table} ADD COLUMN {SNAPSHOT} bigint AFTER findings")
-    found = local_rows(spark, rows, _GIVEN).withColumn("audited_at", F.current_timestamp())
+    _with_all_columns(spark, table)
+    rows = local_rows(spark, outcome.rows(topic, topic_id), f"{_GIVEN}, {DIGEST}")
     ends = ",".join(f"{partition}:{end}" for partition, (_, end) in sorted(compared.items()))
-    outcome = {TOPIC_ID: topic_id, FINDINGS: str(findings), OFFSETS: ends}
-    writer = found.coalesce(1).writeTo(table)
-    writer.options(**{f"snapshot-property.{name}": value for name, value in outcome.items()}).append()
+    told = {TOPIC_ID: topic_id, FINDINGS: str(findings), OFFSETS: ends}
+    writer = rows.withColumn("audited_at", F.current_timestamp()).coalesce(1).writeTo(table)
+    writer.options(**{f"snapshot-property.{name}": value for name, value in told.items()}).append()
+
+
+def _with_all_columns(spark: SparkSession, table: str) -> None:
+    """Give a table that an earlier version made the columns that it lacks; its rows have null there."""
+    there = spark.table(table).columns
+    if SNAPSHOT not in there:
+        spark.sql(f"ALTER TABLE {table} ADD COLUMN {SNAPSHOT} bigint AFTER findings")
+    lacking = [each for each in DIGEST.split(", ") if each.split()[0] not in there]
+    if lacking:
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({', '.join(lacking)})")
 
 
 def tidy(spark: SparkSession, namespace: str = NAMESPACE) -> None:
     """Make what many audits leave few: rows in one file, without those that nobody asks for; few snapshots.
 
-    Rows stay for KEPT_DAYS, and of each topic's partitions the newest and the newest equal one for ever;
+    Rows stay for KEPT_DAYS, and of each topic's partitions the newest and the newest equal one for ever.
+    Digests of older rows stay for ever too, those of DIGEST_DAYS added up, where none newer are of as much;
     snapshots: the newest SNAPSHOTS_MAX, and of each topic that with its newest outcome and its newest equal
     one. Raises what Spark does when another audit is kept meanwhile; then nothing is lost.
     """
@@ -178,10 +248,36 @@ def _fewer_rows(spark: SparkSession, table: str) -> None:
     equal = F.max(F.when(F.col("equal"), F.col("audited_at"))).over(of)
     young = F.col("audited_at") >= F.current_timestamp() - F.expr(f"INTERVAL {KEPT_DAYS} DAYS")
     at = F.col("audited_at")
-    kept = spark.table(table).withColumn("_kept", young | (at == newest) | at.eqNullSafe(equal))
-    writer = kept.where("_kept").drop("_kept").coalesce(1).writeTo(table)
+    rows = spark.table(table).withColumn(_KEPT, young | (at == newest) | at.eqNullSafe(equal))
+    kept = rows.where(_KEPT).drop(_KEPT)
+    if _FORM in rows.columns:
+        old = rows.where(_has_digest()).groupBy("topic_id", "partition")
+        kept = kept.unionByName(old.applyInArrow(_older, spark.table(table).schema))
+    writer = kept.coalesce(1).writeTo(table)
     since = {"isolation-level": "serializable", "validate-from-snapshot-id": str(read[0])}
     writer.options(**since).overwrite(F.lit(True))
+
+
+def _older(rows: pa.Table) -> pa.Table:
+    """Of a partition's rows with digests, of which some are kept: the digests of the others, added up."""
+    told = rows.sort_by("audited_at").to_pylist()
+    ranges = {
+        Digested._make([*(row[name] for name in RANGE), _micros(row["audited_at"])]): row for row in told
+    }
+    kept = [each for each, row in ranges.items() if row[_KEPT]]
+    left = set(reaching(ranges)) - set(kept)
+    schema = rows.schema.remove(rows.schema.get_field_index(_KEPT))
+    by_time = {each.at_us: row for each, row in ranges.items()}
+    found = []
+    for each in added_up(left, DIGEST_DAYS * _DAY_US):
+        row = by_time[each.at_us] | {"from_offset": each.first, "digest_from": each.first}
+        digest = dict(zip(RANGE, each[:5], strict=True))
+        found.append({name: value for name, value in (row | digest).items() if name != _KEPT})
+    return pa.Table.from_pylist(found, schema)
+
+
+def _micros(at: datetime) -> int:
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _fewer_snapshots(spark: SparkSession, namespace: str, name: str) -> None:

@@ -8,7 +8,8 @@ of records is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,8 +26,8 @@ UNTOLD = "a timestamp before the year 1600"
 OVERFLOW = "long overflow"
 _FIRST_TOLD = "1600-01-01 00:00:00"
 
-Ranges = Mapping[int, tuple[int, int]]
-"""By partition the first offset and that behind the last."""
+Ranges = Mapping[int, Sequence[tuple[int, int]]]
+"""By partition stretches of offsets, in order: the first and that behind the last."""
 
 
 def untold(error: BaseException) -> bool:
@@ -51,12 +52,33 @@ def consumed_history(
     (`failOnDataLoss`). Times are given as java.sql.Timestamp, which has another calendar before 1582 and ends
     at microseconds of 63 bits: a record beyond fails the reading, and `untold` knows it.
     """
-    wanted = {number: each for number, each in ranges.items() if each[0] < each[1]}
-    if not wanted:
-        return spark.createDataFrame([], f"topic string, partition int, offset long, {digest.compared_sql}")
+    columns = f"topic string, partition int, offset long, {digest.compared_sql}"
+    found = [
+        _read(spark, bootstrap, topic, each, security or {}).select(
+            "topic", "partition", "offset", *_compared(digest)
+        )
+        for each in _turns(ranges)
+    ]
+    return reduce(DataFrame.unionByName, found) if found else spark.createDataFrame([], columns)
+
+
+def _turns(ranges: Ranges) -> Iterator[Mapping[int, tuple[int, int]]]:
+    """The first stretches of all partitions, the second ones and so on: one read has one of each."""
+    wanted = {number: [each for each in own if each[0] < each[1]] for number, own in ranges.items()}
+    for turn in range(max(map(len, wanted.values()), default=0)):
+        yield {number: own[turn] for number, own in wanted.items() if turn < len(own)}
+
+
+def _read(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    wanted: Mapping[int, tuple[int, int]],
+    security: Mapping[str, str],
+) -> DataFrame:
     begins, ends = ({topic: {str(p): each[at] for p, each in wanted.items()}} for at in (0, 1))
     read = spark.read.format("kafka").options(
-        **{f"kafka.{name}": value for name, value in (security or {}).items()},
+        **{f"kafka.{name}": value for name, value in security.items()},
         **{
             "kafka.bootstrap.servers": bootstrap,
             "kafka.client.id": CLIENT_ID,
@@ -71,7 +93,7 @@ def consumed_history(
             "maxRecordsPerPartition": str(RECORDS_PER_TASK),
         },
     )
-    return read.load().select("topic", "partition", "offset", *_compared(digest))
+    return read.load()
 
 
 def _compared(digest: Digest) -> list[Column]:

@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
+from iceberg.spark.digested import Digested
 from iceberg.spark.schemas import TopicSchemas
 from iceberg.spark.seen import Earlier
-from iceberg.spark.tables import SHA256, XXHASH, Digest
+from iceberg.spark.tables import SHA256, XXHASH, Digest, beyond
 from iceberg.spark.verdict import EXAMPLES_MAX
 from objectstore.offset_ranges import joined as joined_ranges
+from objectstore.offset_ranges import outside
 
-Holes = Callable[[tuple[str, int]], Sequence[tuple[int, int]]]
-Reading = Callable[[SparkSession, Digest], DataFrame]
-"""Gives the committed records of all topics, in the columns of a history."""
+Stretches = Sequence[tuple[int, int]]
+"""Ranges of offsets, in order and apart: the first and that behind the last."""
+Holes = Callable[[tuple[str, int], Stretches], Stretches]
+"""Is asked of a partition, for these stretches of it."""
+Reading = Callable[[SparkSession, Digest, Mapping[int, Stretches]], DataFrame]
+"""Gives the committed records of the topic in these stretches, by partition, in the columns of a history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,12 @@ class AuditInput:
     tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
     too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
     below it are not compared (an earlier audit did); histories begin there too. `seen`: by topic what that
-    audit saw of the table's files: rows of those are not read again (seen.py); `tell` is told, by topic, what
-    this one saw of them, for the next if this one finds nothing.
+    audit saw of the table's files: rows of those are not read again (seen.py); `seen_at`: in which of its
+    snapshots, whose list is not read again (unseen.py). `tell` is told, by topic, what this one saw of files,
+    for the next if this one finds nothing.
+    `digests`: ranges that count (digested.usable), which earlier audits found equal: rows there are compared
+    with their sums (digests.py) and, where they are those, not with the topic: such ranges are `covered`.
+    `tell_digests` is told, by partition, the sums of what this one found equal, if it finds nothing.
     `examples`: findings of each kind that are told.
     """
 
@@ -72,18 +81,32 @@ class AuditInput:
     high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
     since: Mapping[tuple[str, int], int] = field(default_factory=dict)
     seen: Mapping[str, DataFrame] = field(default_factory=dict)
+    seen_at: Mapping[str, int] = field(default_factory=dict)
     tell: Callable[[str, DataFrame], object] | None = None
+    digests: Mapping[tuple[str, int], Sequence[Digested]] = field(default_factory=dict)
+    covered: Mapping[tuple[str, int], Stretches] = field(default_factory=dict)
+    tell_digests: Callable[[Mapping[int, Sequence[Digested]]], object] | None = None
     examples: int = EXAMPLES_MAX
+
+    def due(self, place: tuple[str, int]) -> list[tuple[int, int]]:
+        """The stretches of a partition that are compared with what is in the topic."""
+        first = max(self.log_start.get(place, 0), self.since.get(place, 0))
+        return list(outside(first, self.ends.get(place, 0), self.covered.get(place, ())))
 
     def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
         """The ranges of a partition that need hold no record, in order and apart."""
-        holes = self.holes(place) if callable(self.holes) else self.holes.get(place, ())
-        return joined_ranges([*holes, *self.skipped.get(place, ())])
+        holes = self.holes(place, self.due(place)) if callable(self.holes) else self.holes.get(place, ())
+        return joined_ranges([*holes, *self.skipped.get(place, ()), *self.covered.get(place, ())])
+
+    def rows(self, topic: str) -> Column:
+        """Which rows of its table are compared."""
+        return beyond(topic, self.since, self.covered)
 
     def earlier(self, topic: str) -> Earlier:
         """What earlier audits compared of a topic's table."""
         follows = topic in self.topics_that(lambda how: how.table_follows)
-        return Earlier(self.since, self.seen.get(topic), self.log_start if follows else {})
+        left = self.log_start if follows else {}
+        return Earlier(self.since, self.seen.get(topic), left, self.seen_at.get(topic))
 
     @property
     def digest(self) -> Digest:
@@ -93,8 +116,7 @@ class AuditInput:
     @property
     def records(self) -> int:
         """About how many there are to compare; 0 where nobody knows."""
-        begins = ((place, self.since.get(place, 0)) for place in self.ends)
-        return sum(max(0, self.ends[at] - max(first, self.log_start.get(at, 0))) for at, first in begins)
+        return sum(end - first for place in self.ends for first, end in self.due(place))
 
     def topics_that(self, leave: Callable[[Leaving], bool]) -> list[str]:
         """The topics whose records leave in this way."""

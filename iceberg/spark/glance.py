@@ -16,24 +16,26 @@ every look, and the JVM need not compile it anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.spark.given import AuditInput
+from iceberg.spark.hashes import halves, hashed
 from iceberg.spark.seen import at, of_topic
 from iceberg.spark.steady import local_rows
-from iceberg.spark.tables import COMPARED, WRONG
+from iceberg.spark.tables import WRONG
 from iceberg.spark.verdict import TopicCount
+from objectstore.offset_ranges import outside
 
 OFFSETS_PER_PIECE = 1_000_000
 """Of the numbers that are due, in one row before it is spread."""
 PIECES_MAX = 1_000
 """Stretches without holes, of one partition: with more it is looked at side by side."""
-_LOW_BITS = 0xFFFF_FFFF
 
 Places = Mapping[int, int]
 """By partition an offset."""
@@ -59,6 +61,8 @@ class Glance(NamedTuple):
 
     records: int
     later: int
+    sums: Mapping[int, Sums] = MappingProxyType({})
+    """By partition with records."""
 
     def counts(self, topic: str) -> list[TopicCount]:
         """As a verdict tells them."""
@@ -77,13 +81,17 @@ def may_glance(given: AuditInput, highs: Mapping[tuple[str, int], int]) -> bool:
         or not (given.ends and highs)
     ):
         return False
-    gone = any(start > given.since.get(place, 0) for place, start in given.log_start.items())
-    hurt = (
-        first < given.ends.get(place, 0) and until > given.since.get(place, 0)
-        for place, ranges in given.skipped.items()
-        for first, until in ranges
+    gone = (
+        any(outside(given.since.get(place, 0), start, given.covered.get(place, ())))
+        for place, start in given.log_start.items()
     )
-    return not gone and not any(hurt)
+    hurt = (
+        first < until and end > begin
+        for place, ranges in given.skipped.items()
+        for first, end in ranges
+        for begin, until in given.due(place)
+    )
+    return not any(gone) and not any(hurt)
 
 
 def glance(
@@ -110,7 +118,10 @@ def glance(
         return None
     if not _each_once(spark, topic, read, given):
         return None
-    return Glance(sum(each.records for each in read.values()), sum(each.later for each in rows.values()))
+    sums = {number: each for number, each in read.items() if number is not None and each.records}
+    return Glance(
+        sum(each.records for each in read.values()), sum(each.later for each in rows.values()), sums
+    )
 
 
 def _same(one: Mapping[int | None, Sums], other: Mapping[int | None, Sums]) -> bool:
@@ -127,37 +138,24 @@ def _summed(side: DataFrame, name: str, ends: Places, highs: Places) -> DataFram
     placed = F.coalesce(placed, F.lit(False))
     right = F.col(WRONG).isNull() if WRONG in side.columns else F.lit(True)
     below = placed & (offset < at(ends, partition))
-    null_bits = [F.when(F.col(each).isNull(), F.lit(1 << bit)) for bit, each in enumerate(COMPARED)]
-    nulls = reduce(Column.__add__, (F.coalesce(each, F.lit(0)) for each in null_bits))
-    whole = F.xxhash64("partition", "offset", nulls, *COMPARED)  # nulls alone leave a hash as it was
     counted = side.select(
         "partition",
         "offset",
         below.alias("below"),
         (~(placed & right)).alias("other"),
-        whole.alias("whole"),
+        hashed().alias("whole"),
         F.xxhash64("offset").alias("at"),
     )
     found = counted.groupBy("partition").agg(
         F.count(F.when(F.col("below"), F.lit(1))).alias("records"),
-        *_halves("whole", F.col("below")),
-        *_halves("at", F.col("below")),
+        *halves("whole", F.col("below")),
+        *halves("at", F.col("below")),
         F.min(F.when(F.col("below"), F.col("offset"))).alias("low"),
         F.max(F.when(F.col("below"), F.col("offset"))).alias("high"),
         F.count(F.when(F.col("other"), F.lit(1))).alias("others"),
         F.count(F.when(~F.col("below") & ~F.col("other"), F.lit(1))).alias("later"),
     )
     return found.withColumn("side", F.lit(name))
-
-
-def _halves(name: str, where: Column) -> tuple[Column, Column]:
-    """Sums of a hash's lower and upper 32 bits, which so many rows as there may be do not overflow."""
-    value = F.col(name)
-    lower, upper = value.bitwiseAND(F.lit(_LOW_BITS)), F.shiftrightunsigned(value, 32)
-    return (
-        F.coalesce(F.sum(F.when(where, lower)), F.lit(0)).alias(f"{name}_lower"),
-        F.coalesce(F.sum(F.when(where, upper)), F.lit(0)).alias(f"{name}_upper"),
-    )
 
 
 def _sums(row: Mapping[str, int]) -> Sums:
@@ -173,23 +171,14 @@ def _each_once(spark: SparkSession, topic: str, read: Mapping[int | None, Sums],
             continue
         place = topic, partition
         first = max(given.log_start.get(place, 0), given.since.get(place, 0))
-        whole = [(first, sums.high + 1)]
-        dense = sums.low == first and sums.records == sums.high + 1 - first
-        pieces = whole if dense else list(_without(given.no_gaps(place), *whole[0]))
+        whole = first, sums.high + 1
+        pieces = list(outside(*whole, given.covered.get(place, ())))
+        if sum(until - begin for begin, until in pieces) != sums.records:
+            pieces = list(outside(*whole, given.no_gaps(place)))
         if sum(until - begin for begin, until in pieces) != sums.records or len(pieces) > PIECES_MAX:
             return False
         due[partition] = pieces
     return not due or _due(spark, due) == {number: read[number].offsets for number in due}
-
-
-def _without(holes: Sequence[tuple[int, int]], first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The stretches of [first, end) between holes that are in order and apart."""
-    for begin, until in holes:
-        if first < min(begin, end):
-            yield first, min(begin, end)
-        first = max(first, until)
-    if first < end:
-        yield first, end
 
 
 def _due(spark: SparkSession, pieces: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, tuple[int, int]]:
@@ -203,5 +192,5 @@ def _due(spark: SparkSession, pieces: Mapping[int, Sequence[tuple[int, int]]]) -
     stretches = local_rows(spark, rows, "partition int, first long, last long")
     offsets = stretches.select("partition", F.explode(F.sequence("first", "last")).alias("offset"))
     hashed = offsets.select("partition", F.xxhash64("offset").alias("at"))
-    found = hashed.groupBy("partition").agg(*_halves("at", F.lit(True))).collect()
+    found = hashed.groupBy("partition").agg(*halves("at", F.lit(True))).collect()
     return {row["partition"]: (row["at_lower"], row["at_upper"]) for row in found}

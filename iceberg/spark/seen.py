@@ -36,11 +36,13 @@ class Earlier(NamedTuple):
     """What earlier audits of a table compared: rows below `since`, and what the last of them saw of files.
 
     `left`: log starts, below which rows may have left the table, by whole files. All by topic and partition.
+    `snapshot`: which one of the table the last of them looked at.
     """
 
     since: Since = MappingProxyType({})
     seen: DataFrame | None = None
     left: Since = MappingProxyType({})
+    snapshot: int | None = None
 
 
 class Moved(NamedTuple):

@@ -7,7 +7,8 @@
   beyond the topic, where its own ranges end, and is of the topic's id.
 * `snapshot`: of each kept snapshot: what it says to have added is what its manifests add, inside the ranges
   that it says (`floe.ranges`), which no other snapshot has; its totals are its parent's and what it changed,
-  and its manifest list names as many files.
+  and its manifest list names as many files. Lists and manifests of snapshots that an equal audit saw are not
+  read again (unseen.py).
 * `file`, too: rows of a table of format version 3 have ids, each its own (row_ids.py).
 
 Spark reads all of it from Iceberg's metadata tables; nothing of Floe's own reading of them is used.
@@ -28,6 +29,7 @@ from iceberg.spark import bounds, row_ids, seen
 from iceberg.spark.seen import LOOKED_AT, Earlier
 from iceberg.spark.steady import apart, local_rows
 from iceberg.spark.tables import Pinned, Since
+from iceberg.spark.unseen import ALL_ENTRIES, ALL_MANIFESTS, of_snapshots
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 
 TOPIC_ID, NEXT, RANGES = "floe.topic-id", "floe.next-offsets", "floe.ranges"
@@ -92,7 +94,10 @@ def shelf(
     found += row_ids.findings(spark, of, looked.read)
     if tell is not None:
         tell(of.topic, looked.facts)
-    return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
+    return (
+        found
+        + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of, earlier.snapshot)][:FOUND_MAX]
+    )
 
 
 class Looked(NamedTuple):
@@ -300,33 +305,66 @@ class Kept(NamedTuple):
     outside: tuple[int, int, str] | None = None
 
 
-def _snapshots(spark: SparkSession, of: Pinned) -> list[Problem]:
-    """What is wrong with the kept snapshots."""
+def _snapshots(spark: SparkSession, of: Pinned, seen_at: int | None = None) -> list[Problem]:
+    """What is wrong with the kept snapshots.
+
+    `seen_at`: the table's snapshot of an audit that found nothing wrong: of it and those before, but for the
+    first one that is kept, into which others may have been folded, only the summaries are looked at.
+    """
     kept = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
-    lists = spark.sql(f"SELECT * FROM {of.table}.all_manifests").where("content = 0")
+    known = _known(kept, seen_at)
+    if known:
+        tables = of_snapshots(spark, of.table, {row["snapshot_id"] for row in kept} - known)
+    else:
+        tables = {
+            name: spark.sql(f"SELECT * FROM {of.table}.{name.lower()}")
+            for name in (ALL_ENTRIES, ALL_MANIFESTS)
+        }
     named = F.sum(F.col("added_data_files_count") + F.col("existing_data_files_count"))
-    listed = dict(lists.groupBy("reference_snapshot_id").agg(named).collect())
-    added = {row["snapshot_id"]: row for row in _added(spark, of, kept).collect()}
+    lists = tables[ALL_MANIFESTS].where("content = 0").groupBy("reference_snapshot_id").agg(named)
+    listed = dict(lists.collect())
+    added = {row["snapshot_id"]: row for row in _added(spark, tables[ALL_ENTRIES], kept).collect()}
     found = []
     for row in kept:
-        number = row["snapshot_id"]
+        number, summary = row["snapshot_id"], row["summary"]
+        each = Kept(number, row["parent_id"], summary)
+        if number in known:
+            found.append(_as_told(each))
+            continue
         adds = added.get(number)
         files, rows = (0, 0) if adds is None else (adds["files"], adds["rows"])
-        outside = adds["outside"] if adds is not None and row["summary"].get(RANGES) else None
+        outside = adds["outside"] if adds is not None and summary.get(RANGES) else None
         place = None if outside is None else (outside["partition"], outside["low"], outside["path"])
-        names = int(listed.get(number) or 0)
-        found.append(Kept(number, row["parent_id"], row["summary"], files, rows, names, place))
+        found.append(
+            each._replace(files=files, rows=rows, listed=int(listed.get(number) or 0), outside=place)
+        )
     return [*snapshot_problems(found), *range_problems(found)]
 
 
-def _added(spark: SparkSession, of: Pinned, kept: Sequence[Any]) -> DataFrame:
+def _known(kept: Sequence[Any], seen_at: int | None) -> set[int]:
+    """This snapshot and those that it came of, but for the first."""
+    parents: dict[int, int | None] = {row["snapshot_id"]: row["parent_id"] for row in kept}
+    line, at = list[int](), seen_at
+    while at is not None and at in parents and len(line) < len(kept):
+        line.append(at)
+        at = parents[at]
+    return set(line[:-1])
+
+
+def _as_told(each: Kept) -> Kept:
+    """A snapshot whose manifests and list were looked at before: as its summary says."""
+    files, rows = (_number(each.summary, f"added-{what}") or 0 for what in ("data-files", "records"))
+    listed = _number(each.summary, "total-data-files", "added-data-files") or 0
+    return each._replace(files=files, rows=rows, listed=listed)
+
+
+def _added(spark: SparkSession, entries: DataFrame, kept: Sequence[Any]) -> DataFrame:
     """By snapshot what its manifests add: files, rows, and the first file outside of what it says."""
     ranges = [(row["snapshot_id"], *each) for row in kept for each in _ranges(row["summary"])]
     told = F.broadcast(local_rows(spark, ranges, "told_id long, told_partition int, start long, end long"))
     metrics = F.col("readable_metrics")
     added = (
-        spark.sql(f"SELECT * FROM {of.table}.all_entries")
-        .where("status = 1")
+        entries.where("status = 1")
         .select(
             "snapshot_id",
             F.col("data_file.file_path").alias("path"),

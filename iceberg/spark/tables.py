@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,6 +16,7 @@ from iceberg.column_ids import KEY_ID, VALUE_ID
 from iceberg.spark.columns import COLUMNS_PROPERTY, WRONG_SQL, TableColumns, judging
 from iceberg.spark.flat import whole, whole_value
 from iceberg.spark.schemas import TopicSchemas
+from objectstore.offset_ranges import outside
 
 COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_us", "timestamp_type")
 WRONG = "wrong"
@@ -106,30 +108,46 @@ def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
 
 Since = Mapping[tuple[str, int], int]
 """By topic and partition, from which offset on rows are compared; from the first where it is not named."""
+Covered = Mapping[tuple[str, int], Sequence[tuple[int, int]]]
+"""By topic and partition ranges of offsets, in order and apart, whose rows are judged by digests."""
+_BEHIND_ALL = (1 << 63) - 1
 
 
-def plain_history(spark: SparkSession, topic: str, table: str, since: Since, digest: Digest) -> DataFrame:
+def plain_history(spark: SparkSession, topic: str, table: str, where: Column, digest: Digest) -> DataFrame:
     """A topic's table, or any view with its columns, in those of a history; `wrong` is null."""
-    rows = (
-        spark.table(table).where(beyond(topic, since)).select(F.lit(topic).alias("topic"), *_compared(digest))
-    )
+    rows = spark.table(table).where(where).select(F.lit(topic).alias("topic"), *_compared(digest))
     return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
 
 
+def bytes_history(spark: SparkSession, of: Pinned, where: Column, digest: Digest) -> DataFrame:
+    """The same of rows whose columns are judged elsewhere."""
+    rows = spark.sql(f"SELECT * FROM {of.rows}").where(where)
+    return rows.select(F.lit(of.topic).alias("topic"), *_compared(digest))
+
+
+def history_of(
+    spark: SparkSession, of: Pinned, schemas: TopicSchemas, where: Column, digest: Digest
+) -> DataFrame:
+    """The same with `wrong`, where a row is, or may be."""
+    if schemas.schemas:
+        return judged_history(spark, of, schemas, where, digest)
+    return unbound_history(spark, of, where, digest)
+
+
 def judged_history(
-    spark: SparkSession, of: Pinned, schemas: TopicSchemas, since: Since, digest: Digest
+    spark: SparkSession, of: Pinned, schemas: TopicSchemas, where: Column, digest: Digest
 ) -> DataFrame:
     """The same with `wrong`: where columns are not what the row's bytes say."""
     rows = (
         spark.sql(f"SELECT * FROM {of.rows}")
-        .where(beyond(of.topic, since))
+        .where(where)
         .select(F.lit(of.topic).alias("topic"), *_compared(digest), "key", whole_value(of.fields), "headers")
     )
     described = f"{_PLACE_SQL}, {digest.compared_sql}, {WRONG} {WRONG_SQL}"
     return rows.mapInArrow(judging(of.columns, schemas), described)
 
 
-def unbound_history(spark: SparkSession, of: Pinned, since: Since, digest: Digest) -> DataFrame:
+def unbound_history(spark: SparkSession, of: Pinned, where: Column, digest: Digest) -> DataFrame:
     """The same of a topic that nothing was ever bound to, by Spark's own means: `wrong` where a row has more
     than its bytes, or lacks those, which may be right all the same.
     """
@@ -139,7 +157,7 @@ def unbound_history(spark: SparkSession, of: Pinned, since: Since, digest: Diges
     right = [_bytes_alone(message, fields[number]["type"]["fields"]) for number, message in messages]
     return (
         spark.sql(f"SELECT * FROM {of.rows}")
-        .where(beyond(of.topic, since))
+        .where(where)
         .select(
             F.lit(of.topic).alias("topic"),
             *_compared(digest),
@@ -154,20 +172,39 @@ def _bytes_alone(message: Column, fields: Sequence[Mapping[str, Any]]) -> Column
     return message.isNull() | reduce(Column.__and__, [message[RAW].isNotNull(), *others])
 
 
-def beyond(topic: str, since: Since) -> Column:
-    """Rows that are to be compared: all but those of a partition that lie below its offset.
+def beyond(topic: str, since: Since, covered: Covered = MappingProxyType({})) -> Column:
+    """Rows that are to be compared with the topic: all but those of a partition that lie below its offset of
+    `since`, or in what is `covered`.
 
     By plain comparisons, so that files are left out by their manifests' bounds; what is in no partition that
     is named, or at no offset, stays.
     """
     partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
-    firsts = {number: first for (of, number), first in since.items() if of == topic and first > 0}
-    if not firsts:
+    named = {number for of, number in since if of == topic and since[of, number] > 0}
+    named |= {number for (of, number), ranges in covered.items() if of == topic and ranges}
+    if not named:
         return F.lit(True)
-    kept = partition.isNull() | offset.isNull() | (offset < 0) | ~partition.isin(list(firsts))
-    for number, first in firsts.items():
-        kept |= (partition == number) & (offset >= first)
+    kept = partition.isNull() | offset.isNull() | (offset < 0) | ~partition.isin(sorted(named))
+    for number in sorted(named):
+        first, ranges = since.get((topic, number), 0), covered.get((topic, number), ())
+        *inner, last = outside(first, _BEHIND_ALL, ranges)
+        here = offset >= last[0]
+        for begin, until in inner:
+            here |= (offset >= begin) & (offset < until)
+        kept |= (partition == number) & here
     return kept
+
+
+def inside(ranges: Mapping[int, Sequence[tuple[int, int]]]) -> Column:
+    """Rows in these ranges of offsets, by partition."""
+    partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
+    found = F.lit(False)
+    for number, stretches in sorted(ranges.items()):
+        here = F.lit(False)
+        for first, end in stretches:
+            here |= (offset >= first) & (offset < end)
+        found |= (partition == number) & here
+    return found
 
 
 def headers_text(headers: Column) -> Column:

@@ -99,6 +99,18 @@ class LatestCount:
 
 
 @dataclass(frozen=True, slots=True)
+class DigestCount:
+    """Rows of a topic's table that were compared with what earlier audits kept of them: `rows` in `ranges` of
+    offsets, of which the oldest was compared with the topic at `oldest` (ISO 8601).
+    """
+
+    topic: str
+    ranges: int
+    rows: int
+    oldest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each.
 
@@ -115,6 +127,8 @@ class Verdict:
     snapshots: Mapping[str, int] = field(default_factory=dict)
     latest: Sequence[LatestCount] = ()
     """Of topics that have a table of newest rows."""
+    digests: Sequence[DigestCount] = ()
+    """Of topics of which digests were there and asked for; these rows are in no TopicCount."""
 
     @property
     def equal(self) -> bool:
@@ -138,4 +152,5 @@ class Verdict:
             read_by=data.get("read_by", ""),
             snapshots=data.get("snapshots", {}),
             latest=tuple(LatestCount(**each) for each in data.get("latest", ())),
+            digests=tuple(DigestCount(**each) for each in data.get("digests", ())),
         )

@@ -436,7 +436,7 @@ def test_what_was_compared_is_kept_by_topic_id_and_only_of_equal_audits(spark: S
     def keep(
         topic_id: str, ends: dict[int, tuple[int, int]], snapshot: int | None, findings: int = 0
     ) -> None:
-        audits.keep(spark, "orders", topic_id, ends, findings, snapshot, namespace="local.audits")
+        audits.keep(spark, "orders", topic_id, audits.Outcome(ends, findings, snapshot), "local.audits")
 
     assert last("a") == ({}, None)
     keep("a", {0: (0, 5), 1: (0, 7)}, 10)

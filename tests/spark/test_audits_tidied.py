@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession, Window
 from iceberg.audited import Outcome, take
 from iceberg.spark import audits
 from iceberg.spark.audits import Last
+from iceberg.spark.audits import Outcome as Kept
+from iceberg.spark.digested import Digested, usable
 from tests.spark.catalogs import keep_below
 
 pytestmark = pytest.mark.services
@@ -18,7 +20,7 @@ TABLE = f"{NAMESPACE}.{audits.NAME}"
 
 def keep(local: SparkSession, topic_id: str, end: int, findings: int = 0) -> None:
     """An audit of a topic with one partition."""
-    audits.keep(local, f"topic {topic_id}", topic_id, {0: (0, end)}, findings, end, namespace=NAMESPACE)
+    audits.keep(local, f"topic {topic_id}", topic_id, Kept({0: (0, end)}, findings, end), NAMESPACE)
 
 
 def outcomes(local: SparkSession) -> dict[bytes, Outcome]:
@@ -70,6 +72,30 @@ def test_few_rows_files_and_snapshots_say_the_same(
     assert sorted((row["topic_id"], row["next_offset"]) for row in rows) == [("0a", 2), ("0a", 7), ("0b", 8)]
     assert audits.last(few, "0a", NAMESPACE) == known[0]
     assert outcomes(few)[b"\x0a"] == before[b"\x0a"]
+
+
+def test_digests_of_old_audits_are_added_up_and_none_is_lost(
+    few: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a table that has both rows with digests and rows without; the newest row stays as it is."""
+    most = (1 << 63) - 1
+    ranges = [Digested(0, 5, 4, most, -1), Digested(5, 7, 2, 1, -2), Digested(7, 9, 2, 7, 7)]
+    for each in [*ranges, Digested(9, 12, 3, 1, 1)]:
+        done = Kept({0: (each.first, each.end)}, 0, 1, None, {0: [each]})
+        audits.keep(few, "topic 0d", "0d", done, NAMESPACE)
+    before = outcomes(few)
+    monkeypatch.setattr(audits, "KEPT_DAYS", 0)
+    audits.tidy(few, NAMESPACE)
+    own = few.table(TABLE).where("topic_id = '0d'").orderBy("next_offset").collect()
+    told = [tuple(row[name] for name in ("from_offset", *audits.RANGE)) for row in own]
+    assert told == [(0, 0, 9, 8, -(1 << 63) + 7, 4), (9, 9, 12, 3, 1, 1)]
+    assert all(row["equal"] and row["topic"] == "topic 0d" for row in own)
+    kept = audits.digests(few, "0d", NAMESPACE)[0]
+    assert usable(kept, 0, 12) == sorted(kept)
+    assert audits.last(few, "0d", NAMESPACE).offsets == {0: 12}
+    assert outcomes(few) == before
+    audits.tidy(few, NAMESPACE)
+    assert audits.digests(few, "0d", NAMESPACE)[0] == kept
 
 
 def test_an_audit_that_is_kept_meanwhile_stays(few: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

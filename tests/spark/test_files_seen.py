@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from iceberg.spark import audits, seen
-from iceberg.spark.audits import Last
+from iceberg.spark.audits import Last, Outcome
 from iceberg.spark.seen import Earlier, Moved, settled_from, unsettled
-from iceberg.spark.shelf import shelf
+from iceberg.spark.shelf import _snapshots, shelf
 from iceberg.spark.tables import pinned
 from iceberg.spark.verdict import FILE, Finding
 from tests.spark.catalogs import expect_little, keep_below
@@ -208,6 +209,32 @@ def test_a_file_of_which_rows_came_too_late_is_read_again(local: SparkSession) -
     assert set(facts.values()) == {(2, True)}
 
 
+def test_lists_of_snapshots_that_were_seen_are_not_read(local: SparkSession) -> None:
+    """But for the first one's, of which others may be a part by now; what new ones say is looked at."""
+    table = Table(local, "local.db.listed")
+    table.make()
+    table.append((0, 4), (1, 4))
+    seen_at = table.snapshot
+    for low in (5, 6):
+        table.append((0, low), (1, low))
+    rows = local.sql(f"SELECT snapshot_id, manifest_list FROM {table.name}.snapshots ORDER BY committed_at")
+    lists = {row["snapshot_id"]: Path(row["manifest_list"].removeprefix("file:")) for row in rows.collect()}
+    first, *between = list(lists)[: list(lists).index(seen_at) + 1]
+    of = pinned(local, "t", table.name)
+    assert len(between) == 2
+    with away({lists[each] for each in between}):
+        assert _snapshots(local, of, seen_at) == []
+        with pytest.raises(Exception, match=r"FileNotFound|NotFoundException|does not exist"):
+            _snapshots(local, of)
+    for each in (first, list(lists)[-2]):
+        with (
+            away({lists[each]}),
+            pytest.raises(Exception, match=r"FileNotFound|NotFoundException|does not exist"),
+        ):
+            _snapshots(local, of, seen_at)
+    assert _snapshots(local, of, 7) == [], "one that is kept no more: all are read"
+
+
 def test_a_file_that_is_named_twice_is_read(local: SparkSession) -> None:
     """Its rows are there twice, though its entries are as they were."""
     told = local.createDataFrame(
@@ -246,7 +273,7 @@ def test_what_was_seen_is_kept_of_equal_audits_and_counts_with_their_offsets_alo
     done = {partition: (0, end) for partition, end in DONE.items()}
 
     def keep(findings: int, snapshot: int | None, topic_id: str = "a") -> None:
-        audits.keep(local, "t", topic_id, done, findings, snapshot, saw, NAMESPACE)
+        audits.keep(local, "t", topic_id, Outcome(done, findings, snapshot, saw), NAMESPACE)
 
     def known(of: Last, topic_id: str = "a") -> int | None:
         found = audits.files_seen(local, topic_id, of, NAMESPACE)
@@ -285,7 +312,7 @@ def test_what_is_not_whole_or_of_another_version_counts_for_nothing(local: Spark
     _, saw = table.audit(Earlier(), DONE)
     done = {partition: (0, end) for partition, end in DONE.items()}
     for _ in range(2):
-        audits.keep(local, "t", "v", done, 0, table.snapshot, saw, "local.versions")
+        audits.keep(local, "t", "v", Outcome(done, 0, table.snapshot, saw), "local.versions")
         last = Last(DONE, table.snapshot)
         assert audits.files_seen(local, "v", last, "local.versions") is not None
         local.sql(change.format(t=f"local.versions.{audits.FILES}"))
