@@ -49,6 +49,7 @@ BEFORE_S, BEFORE_OLD_S = (4, 9), (8, 12)
 """When etcd is lost: not before the oldest snapshot knows the topic, where that is all there is."""
 TABLE_S_MAX = 120
 REFUSED_S_MAX = 120
+GO_ON_S_MAX = 120
 SETTINGS: dict[str, Any] = {
     "log": {"lease_ttl_s": 5},
     "snapshots": {"interval_s": 2},
@@ -170,9 +171,8 @@ async def one_run(seed: int, how: str = "", mbps: float = 0) -> Row:
         row.restore_s = report["took_s"]
         for agent in agents:
             await asyncio.to_thread(agent.start)
-        await _go_on(load, sent)
-        load.over = True
-        await asyncio.gather(*tasks)
+        row.findings += await _go_on(load, sent)
+        row.findings += await _ended(load, tasks)
         row.findings += told(row.how, spoilt, report)
         found = await read(load.bootstrap)
         judge(load, found, report, row, transactions)
@@ -218,11 +218,24 @@ async def _create(bootstrap: str) -> None:
     await admin.close()
 
 
-async def _go_on(load: Load, before: dict[str, int]) -> None:
-    """Until every producer that is not transactional has sent more."""
-    async with asyncio.timeout(120):
-        while any(len(load.sent[name]) < count + 5 for name, count in before.items()):  # noqa: ASYNC110 - clients have no event
-            await asyncio.sleep(0.1)
+async def _go_on(load: Load, before: dict[str, int]) -> list[str]:
+    """Until every producer that is not transactional has sent more; those that have not in time."""
+    waiting = list(before)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GO_ON_S_MAX):
+            while waiting := [name for name in waiting if len(load.sent[name]) < before[name] + 5]:  # noqa: ASYNC110 - clients have no event
+                await asyncio.sleep(0.1)
+    return [f"{name} does not go on" for name in waiting]
+
+
+async def _ended(load: Load, tasks: list[asyncio.Task[None]]) -> list[str]:
+    """Everything that was sent is told of. Raises what a producer raised."""
+    load.over = True
+    done, late = await asyncio.wait(tasks, timeout=GO_ON_S_MAX)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*done)
+    return [f"{len(late)} producers have not heard of what they sent"] * bool(late)
 
 
 def main() -> None:
