@@ -3,10 +3,12 @@
 One run is a plan drawn from a seed: when etcd is lost, and what else is missing of the archive. Three kinds
 of producers are judged: each acknowledged record of an idempotent one is there once and in order; of a plain
 one at least once; transactions are there whole or not at all, and none is missing without being told of.
+What was damaged is told, too, and the topic's table has each record once.
 
     python -m tests.torture.restoring --runs 50 [--seed N] [--mbps 10]
 
-`--mbps`: beside these, idempotent producers of large records, MB (10^6 bytes) a second of all of them.
+`--mbps`: beside these, producers of large records, MB (10^6 bytes) a second of all of them: idempotent,
+plain or transactional ones in turns, by the seed. A run is a row of the table that is printed.
 """
 
 from __future__ import annotations
@@ -40,13 +42,14 @@ from tests.torture.restore_verdict import Found, Row, judge, told
 OLD = "no piece, and the oldest snapshot"
 """As if the bucket's archive was switched off and etcd's backup old: all else is found in chunks."""
 BACKUP = "etcd from an old backup"
-"""It has the log as it was before most of the load; agents refuse it, and the restore replaces it."""
+"""Some snapshots older than the loss; agents refuse it, and the restore replaces it."""
 MISSING, CUT, MIDDLE = "last piece missing", "last piece cut", "a piece before the last missing"
 SNAPSHOT = "newest snapshot damaged"
 BOTH = "newest snapshot and last piece damaged"
 ARCHIVES = ("whole", MISSING, CUT, MIDDLE, SNAPSHOT, BOTH, OLD, BACKUP)
 BEFORE_S, BEFORE_OLD_S = (4, 9), (8, 12)
-"""When etcd is lost: not before the oldest snapshot knows the topic, where that is all there is."""
+"""When etcd is lost: not before the oldest snapshot knows the topic, where that is all there is; and where
+an old backup is played, when snapshots of before it are gone."""
 TABLE_S_MAX = 120
 REFUSED_S_MAX = 120
 GO_ON_S_MAX = 120
@@ -162,7 +165,7 @@ async def one_run(seed: int, how: str = "", mbps: float = 0) -> Row:
         if row.how == BACKUP:
             await asyncio.to_thread(_back_up, etcd)
         tasks = [asyncio.create_task(each) for each in load.writers(row.kind, mbps)]
-        await asyncio.sleep(dice.uniform(*(BEFORE_OLD_S if row.how == OLD else BEFORE_S)))
+        await asyncio.sleep(dice.uniform(*(BEFORE_OLD_S if row.how in (OLD, BACKUP) else BEFORE_S)))
         row.mbps = load.mbps
         await asyncio.to_thread(_disaster, etcd, agents, row.how)
         sent, transactions = {name: len(values) for name, values in load.sent.items()}, len(load.transactions)
