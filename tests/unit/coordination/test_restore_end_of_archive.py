@@ -113,6 +113,18 @@ async def test_the_newest_piece_is_cut(lost: Lost, target: Target, time: Time, l
     await all_is_there(lost, target)
 
 
+async def test_a_piece_before_the_newest_is_missing(lost: Lost, target: Target, time: Time) -> None:
+    """The newest names it, so it is told; certain is what lies before it, the newest is not gone along."""
+    through, missing = await two_pieces(lost, time)
+    time.ms += PIECE_MS
+    await lost.archive()
+    await lost.store.delete([piece_key(missing)])
+    report = await restored(lost, target)
+    assert told(report) == (through, [], [(missing.first, missing.last)], 5)
+    assert report.behind_s == 1 + PIECE_MS / 1000
+    await all_is_there(lost, target)
+
+
 async def test_the_only_piece_is_missing_behind_a_snapshot(lost: Lost, target: Target, time: Time) -> None:
     """Certain is the snapshot, and by it the age is told."""
     snapshot = await lost.snapshot()
