@@ -156,8 +156,8 @@ proof: services ## every published experiment by its name, judged by all, in one
 scrub-damages: services ## a thousand random damages of small buckets, each found and mended if it can be; 40 more at a MinIO (DAMAGES=n, S3=n, SEED=n: the first cluster's)
 	PYTHONHASHSEED=0 $(PY) -m tests.unit.agent.background.scrub_runs --damages $(or $(DAMAGES),1000) --seed $(or $(SEED),19) --s3 $(or $(S3),40)
 
-bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench; of restore GB, PARTITIONS, BEHIND_MB, BATCH)
-	$(if $(GB),GB=$(GB)) $(if $(PARTITIONS),PARTITIONS=$(PARTITIONS)) $(if $(BEHIND_MB),BEHIND_MB=$(BEHIND_MB)) $(if $(BATCH),BATCH=$(BATCH)) \
+bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench; of restore GB, PARTITIONS, BEHIND_MB, BATCH, BUCKET)
+	$(if $(GB),GB=$(GB)) $(if $(PARTITIONS),PARTITIONS=$(PARTITIONS)) $(if $(BEHIND_MB),BEHIND_MB=$(BEHIND_MB)) $(if $(BATCH),BATCH=$(BATCH)) $(if $(BUCKET),BUCKET=$(BUCKET)) \
 		$(PY) -m tests.bench --only "$(ONLY)"
 
 fuzz: setup ## hostile frames, logins and TLS handshakes, each for SECONDS=n

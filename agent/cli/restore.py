@@ -213,6 +213,12 @@ def _remarks(report: Report) -> list[str]:
         f"MISSING: revisions {first} to {last} are in no good piece"
         for first, last in report.missing_revisions
     ]
+    if report.chunks_found:
+        told.append(
+            f"the newest of these chunks was stored {report.behind_s:.0f} s after what is certain: where "
+            "that is much more than log_archive.interval_ms the archive's newest pieces are missing; they "
+            "are best brought back from the bucket's versions before the real run"
+        )
     told += [f"LOST: {key} is referred to and not in the bucket" for key in report.missing_chunks]
     if report.rescued_topic:
         told.append(

@@ -89,6 +89,7 @@ class _Rebuilding:
     def __init__(self, means: Means, source: Source, report: Report) -> None:
         self._means, self._store, self._state = means, means.store, source.state
         self._revision, self._restorer, self._report = source.begin, means.restorer, report
+        self._certain_ms = source.certain_ms
         self._found: dict[int, PartitionFound] = {}
         self._seen: dict[_Sequence, tuple[int, ...]] = {}  # what found chunks brought → checksums
         self._left: list[tuple[ChunkId, FoundBatch]] = []
@@ -101,7 +102,7 @@ class _Rebuilding:
         unknown = await unknown_chunks(self._store, state, self._restorer)
         stages.over("chunks listed")
         chunks = self._whole(await self._means.reader.read(unknown))
-        report.chunks_found = len(chunks)
+        report.chunks_found, report.behind_s = len(chunks), _behind_s(chunks, self._certain_ms)
         stages.over("chunks read")
         self._apply(self._restorer, self._registration(RESTORER))
         for at in range(0, len(moves), MOVES_AT_ONCE):
@@ -295,6 +296,11 @@ class _Rebuilding:
         assert self._revision < self._report.base, "a restore's entries lie below the new log's base"
         self._revision = self._report.base - 1
         self._must(self._restorer, FenceIncarnation(incarnation=self._restorer))
+
+
+def _behind_s(chunks: Sequence[FoundChunk], certain_ms: int) -> float:
+    newest_ms = max((chunk.modified_ms for chunk in chunks), default=certain_ms)
+    return max(0, newest_ms - certain_ms) / 1000 if certain_ms else 0.0
 
 
 def commit_of(number: int, size: int, batches: Sequence[FoundBatch], judged: int) -> CommitChunk:

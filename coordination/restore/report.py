@@ -68,7 +68,9 @@ class TableMoved:
 class Report:
     """Of a restore, or of what one would do. Revisions are the lost log's, up to `certain`.
 
-    `seconds`: where its time went, by stage (stages.py).
+    `behind_s`: by how much the newest of the found chunks is younger than what is certain, by the store's
+    clock; much more than `log_archive.interval_ms` where the archive's newest pieces are missing, which
+    nothing else tells. `seconds`: where its time went, by stage (stages.py).
     """
 
     cluster: str
@@ -84,6 +86,7 @@ class Report:
     missing_revisions: list[tuple[int, int]] = field(default_factory=list)
     missing_chunks: list[str] = field(default_factory=list)
     chunks_found: int = 0
+    behind_s: float = 0.0
     partitions: list[PartitionFound] = field(default_factory=list)
     rescued_topic: str = ""
     rescued_records: int = 0

@@ -4,9 +4,10 @@
     begin    the new etcd gets the new log's name and base: nobody looks at them yet
     bind     cluster.json names the new log, and the lost one as what it is restored from: from here on agents
              of the lost log stop (agent/health/binding.py), and none of the new one starts
-    wait     until no agent of the lost log can acknowledge a record whose chunk is not in the bucket
+    wait     until no agent of the lost log can acknowledge a record whose chunk is not in the bucket; the
+             archive is applied anew meanwhile
     again    the plan is made anew, with chunks that were read before as they were read: it has every record
-             that was ever acknowledged
+             that was ever acknowledged; where snapshots and archive are others than in the wait, with them
     put      of a copy: tables' metadata with its own URLs; copies of chunks, then the snapshot
     finish   cluster.json names the new log alone: agents may start
 
@@ -29,7 +30,7 @@ from coordination.etcd.rebased import RebasedLog
 from coordination.restore.found import Reader
 from coordination.restore.rebuild import Means, Restored, rebuild
 from coordination.restore.report import Report, TableFound
-from coordination.restore.source import CannotRestore, source_of
+from coordination.restore.source import CannotRestore, Source, source_of
 from coordination.restore.stages import Stages
 from coordination.restore.tables import Moves, Tables
 from coordination.snapshot import encode
@@ -37,9 +38,18 @@ from coordination.state import State
 from coordination.steps import reach
 from objectstore import fingerprint
 from objectstore.fingerprint import BrokenFingerprint, Fingerprint
-from objectstore.naming import CHUNKS, FINGERPRINT_KEY, LOG, TABLES, chunk_key, log_folder, snapshot_key
+from objectstore.naming import (
+    CHUNKS,
+    FINGERPRINT_KEY,
+    LOG,
+    SNAPSHOTS,
+    TABLES,
+    chunk_key,
+    log_folder,
+    snapshot_key,
+)
 from objectstore.retry import find_ours
-from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectStore, Precondition
+from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectMeta, ObjectStore, Precondition
 
 ALIVE_MS = 30_000  # who wrote to the bucket so lately may be alive
 ENTRIES_MAX = 1 << 31  # of a restore; the base lies so far above its first one
@@ -84,6 +94,7 @@ class _Restore:
         self._tables = tables
         self._restorer = clock.random_bits(INCARNATION_BITS) or 1
         self._stages = Stages(clock)
+        self._early: tuple[list[ObjectMeta], Source] | None = None
 
     async def run(self) -> Report:
         found, etag = await self._bound()
@@ -111,8 +122,7 @@ class _Restore:
             ) from None
         reach("restore/bound")
         self._stages.over("log begun and bucket bound")
-        await self._clock.sleep(self._options.settle_s)
-        self._stages.over("waited for old agents")
+        await self._settle(lost)
         reach("restore/put-tables")
         final = await self._plan(means, bound, lost, self._tables, floor)
         await self._publish(final)
@@ -171,7 +181,7 @@ class _Restore:
 
         What moved tables lead to is stored then: nobody sees it before the snapshot is there.
         """
-        source = await source_of(self._store, lost)
+        source = await self._source(lost)
         self._stages.over("snapshot and archive applied")
         base = base or source.begin + ENTRIES_MAX
         report = Report(
@@ -188,6 +198,29 @@ class _Restore:
         report.tables = await _tables_ahead(self._store, made.state)
         self._stages.over("tables looked for")
         return made
+
+    async def _settle(self, lost: str) -> None:
+        """Wait for agents of the lost log. What they leave as it is until then need not be read again."""
+        until = self._clock.monotonic() + self._options.settle_s
+        if self._options.settle_s:
+            names = await self._names(lost)
+            with suppress(CannotRestore):  # if it still is so afterwards, it is told then
+                self._early = names, await source_of(self._store, lost)
+            self._stages.over("snapshot and archive applied, while waiting")
+        await self._clock.sleep(max(0.0, until - self._clock.monotonic()))
+        self._stages.over("waited for old agents")
+
+    async def _source(self, lost: str) -> Source:
+        """What snapshots and archive give now."""
+        early, self._early = self._early, None
+        if early is not None and early[0] == await self._names(lost):
+            return early[1]
+        return await source_of(self._store, lost)
+
+    async def _names(self, lost: str) -> list[ObjectMeta]:
+        """The objects that a source is made of, as the store lists them."""
+        prefixes = (SNAPSHOTS, f"{LOG}{log_folder(lost)}/")
+        return [meta for prefix in prefixes async for page in self._store.list(prefix) for meta in page]
 
     # Writing.
 

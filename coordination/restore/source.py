@@ -28,7 +28,8 @@ class Source:
     """`certain`: the revision that the state is at. `snapshot`: the object's key, empty without one.
 
     `missing`: archived ranges of revisions that could not be used. `begin`: no object of the bucket names a
-    revision above it.
+    revision above it. `archived_ms`: when the newest piece was stored, `certain_ms` when what the state is
+    made of was, the snapshot where no piece follows it; by the store's clock, Unix ms, 0: nothing was.
     """
 
     state: State
@@ -38,6 +39,7 @@ class Source:
     entries: int = 0
     begin: int = 0
     archived_ms: int = 0
+    certain_ms: int = 0
     damaged: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[int, int]] = field(default_factory=list)
 
@@ -53,7 +55,7 @@ async def source_of(store: ObjectStore, identity: str) -> Source:
             "the bucket has neither a readable snapshot nor an archived log: nothing says which topics there "
             "were; bring snapshots/ back from the bucket's versions"
         )
-    state = found.state
+    state, gone = found.state, list(shelf.path(pieces.lines, revision))
     try:
         async for entry in shelf.entries_after(store, pieces, revision):
             state.apply(entry)
@@ -68,6 +70,7 @@ async def source_of(store: ObjectStore, identity: str) -> Source:
             "snapshots/ back from the bucket's versions"
         )
     found.certain, found.archived_ms = state.revision, pieces.modified_ms
+    *_, found.certain_ms = (found.certain_ms, *(each.stored.modified_ms for each in gone))
     found.missing = [each for each in pieces.missing if each[1] > state.revision]
     found.begin = max(found.certain, pieces.last, await _highest_named(store)) + REVISIONS_PASSED
     return found
@@ -76,8 +79,8 @@ async def source_of(store: ObjectStore, identity: str) -> Source:
 async def _newest_snapshot(store: ObjectStore) -> Source:
     """The newest one that is whole, or an empty state."""
     found = Source(State())
-    names = [meta.key async for page in store.list(SNAPSHOTS) for meta in page]
-    for key in sorted(filter(parse_snapshot_key, names), reverse=True):
+    stored_ms = {meta.key: meta.modified_ms async for page in store.list(SNAPSHOTS) for meta in page}
+    for key in sorted(filter(parse_snapshot_key, stored_ms), reverse=True):
         try:
             state = decode(await store.get(key))
         except (CorruptSnapshot, NotFound) as error:
@@ -86,6 +89,7 @@ async def _newest_snapshot(store: ObjectStore) -> Source:
             raise CannotRestore(f"{key} is of a newer version: use that version's floe ({error})") from None
         else:
             found.state, found.snapshot, found.snapshot_revision = state, key, state.revision
+            found.certain_ms = stored_ms[key]
             break
     return found
 

@@ -6,6 +6,8 @@ run as an operator runs them. Served: a record is written and one of before is r
 
     make bench ONLY=restore [GB=10] [PARTITIONS=1000] [BEHIND_MB=50] [BATCH=16]
     python -m tests.bench.bench_restore --gb 1 --behind-mb 1000     # nothing of it is archived
+
+BUCKET=folder (`--bucket`): the bucket is kept there, and measured on links to it as often as one likes.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -46,6 +49,8 @@ PER_TOPIC = 100
 PIECE_CHUNKS = 25
 SETTLE_S = 20.0
 """As the command has it: agents of the lost log may live."""
+Ends = dict[tuple[str, int], int]
+"""Of each partition, by topic and number."""
 _ids = struct.Struct(">qhi")  # of a batch's header: producer id, epoch, base sequence
 _IDS_AT, _CRC_AT, _CRC_FROM = 43, 17, 21
 
@@ -131,23 +136,37 @@ def _places(handles: list[int]) -> Iterator[int]:
         yield from handles
 
 
-def measure(size: Size) -> dict[str, float]:
-    """Seconds by stage, and all of them. Raises AssertionError where not every record is there."""
-    with tempfile.TemporaryDirectory() as folder, Etcd(fsync=False) as etcd:
-        bucket = Bucket(Path(folder), size)
+def made(size: Size, folder: Path) -> Ends:
+    """The bucket in `folder`, made there unless it is; where each partition ends."""
+    note = folder / "ends.json"
+    if not note.exists():
+        (folder / "bucket").mkdir(parents=True, exist_ok=True)
+        bucket = Bucket(folder / "bucket", size)
         asyncio.run(bucket.make())
-        ends = {
-            (each.name, part.index): part.high_watermark
-            for each in bucket.script.state.topics.values()
-            for part in each.partitions
-        }
+        topics = bucket.script.state.topics.values()
+        told = [(each.name, part.index, part.high_watermark) for each in topics for part in each.partitions]
+        note.write_text(json.dumps({"size": repr(size), "ends": told}))
+    kept = json.loads(note.read_text())
+    assert kept["size"] == repr(size), f"{folder} has another bucket: {kept['size']}; name an empty folder"
+    return {(name, index): end for name, index, end in kept["ends"]}
+
+
+def measure(size: Size, kept: Path | None = None) -> dict[str, float]:
+    """Seconds by stage, and all of them. Raises AssertionError where not every record is there.
+
+    `kept`: a folder with such a bucket, which stays as it is, or where one is to be made and kept.
+    """
+    with tempfile.TemporaryDirectory(dir=kept and kept.parent) as folder, Etcd(fsync=False) as etcd:
+        ends = made(size, kept or Path(folder))
+        bucket = Path(folder, "restored")
+        shutil.copytree((kept or Path(folder)) / "bucket", bucket, copy_function=os.link)
         begun = time.perf_counter()
-        report = _command(Path(folder), etcd)
+        report = _command(bucket, etcd)
         command_s = time.perf_counter() - begun
         settings = {
             "cluster": {"name": "main"},
             "log": {"url": f"etcd://{etcd.endpoint}/main"},
-            "store": {"url": f"file://{folder}"},
+            "store": {"url": f"file://{bucket}"},
             "tables": {"enabled": False},
         }
         with FloeAgent("agent-0", settings) as agent:
@@ -174,7 +193,7 @@ def _command(folder: Path, etcd: Etcd) -> dict[str, Any]:
     return told
 
 
-async def _served(bootstrap: str, ends: dict[tuple[str, int], int]) -> None:
+async def _served(bootstrap: str, ends: Ends) -> None:
     """A record is taken and one of before is read; every partition ends where it did."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
@@ -206,7 +225,8 @@ def figures() -> Iterable[Figure]:
     size = asked()
     behind = f"{size.behind_bytes // MB:,} MB of them not archived"
     what = f"restore: {size.total_bytes / 1000 / MB:g} GB in chunks, {behind}, {size.partitions:,} partitions"
-    for stage, seconds in measure(size).items():
+    kept = os.environ.get("BUCKET", "")
+    for stage, seconds in measure(size, Path(kept) if kept else None).items():
         if stage == "all":
             yield Figure(f"{what}, until served", seconds, "s", goal=60, better="less")
         else:
@@ -219,7 +239,12 @@ if __name__ == "__main__":
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--behind-mb", type=float, default=50)
     parser.add_argument("--batch", type=int, default=16, help="records of 1 kB in a batch")
+    parser.add_argument("--bucket", type=Path, help="a folder that keeps the bucket for more runs")
+    parser.add_argument("--make", action="store_true", help="only make that bucket")
     given = parser.parse_args()
     asked_for = Size(int(given.gb * 1000 * MB), given.partitions, int(given.behind_mb * MB), given.batch)
-    for told_stage, told_seconds in measure(asked_for).items():
-        print(f"{told_stage}: {told_seconds:.2f} s", flush=True)
+    if given.make:
+        made(asked_for, given.bucket)
+    else:
+        for told_stage, told_seconds in measure(asked_for, given.bucket).items():
+            print(f"{told_stage}: {told_seconds:.2f} s", flush=True)

@@ -3,10 +3,12 @@
 One run is a plan drawn from a seed: when etcd is lost, and what else is missing of the archive. Three kinds
 of producers are judged: each acknowledged record of an idempotent one is there once and in order; of a plain
 one at least once; transactions are there whole or not at all, and none is missing without being told of.
+What was damaged is told, too, and the topic's table has each record once.
 
     python -m tests.torture.restoring --runs 50 [--seed N] [--mbps 10]
 
-`--mbps`: beside these, idempotent producers of large records, MB (10^6 bytes) a second of all of them.
+`--mbps`: beside these, producers of large records, MB (10^6 bytes) a second of all of them: idempotent,
+plain or transactional ones in turns, by the seed. A run is a row of the table that is printed.
 """
 
 from __future__ import annotations
@@ -14,44 +16,43 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from deploy.services import Etcd
 from deploy.services.floe import FloeAgent
+from objectstore.naming import parse_piece_key
+from tests.torture.restore_load import KINDS, PARTITIONS, TOPIC, Load
+from tests.torture.restore_verdict import Found, Row, judge, told
 
-TOPIC, PARTITIONS = "t", 3
-IDEMPOTENT, PLAIN, TRANSACTIONAL = "i", "p", "x"
 OLD = "no piece, and the oldest snapshot"
 """As if the bucket's archive was switched off and etcd's backup old: all else is found in chunks."""
 BACKUP = "etcd from an old backup"
-"""It has the log as it was before most of the load; agents refuse it, and the restore replaces it."""
-MISSING, CUT = "last piece missing", "last piece cut"
-ARCHIVES = ("whole", MISSING, CUT, "newest snapshot damaged", OLD, BACKUP)
-BEFORE_S, BEFORE_OLD_S = (3, 9), (8, 12)
-"""When etcd is lost: not before the oldest snapshot knows the topic, where that is all there is."""
+"""Some snapshots older than the loss; agents refuse it, and the restore replaces it."""
+MISSING, CUT, MIDDLE = "last piece missing", "last piece cut", "a piece before the last missing"
+SNAPSHOT = "newest snapshot damaged"
+BOTH = "newest snapshot and last piece damaged"
+ARCHIVES = ("whole", MISSING, CUT, MIDDLE, SNAPSHOT, BOTH, OLD, BACKUP)
+BEFORE_S, BEFORE_OLD_S = (4, 9), (8, 12)
+"""When etcd is lost: not before the oldest snapshot knows the topic, where that is all there is; and where
+an old backup is played, when snapshots of before it are gone."""
 TABLE_S_MAX = 120
 REFUSED_S_MAX = 120
-BULK_BYTES, BULK_WAITING_MAX = 10_000, 500
-"""Of a large record's key, and records of one producer that wait for their acknowledgement."""
-MB = 1_000_000
+GO_ON_S_MAX = 120
 SETTINGS: dict[str, Any] = {
     "log": {"lease_ttl_s": 5},
     "snapshots": {"interval_s": 2},
@@ -59,82 +60,6 @@ SETTINGS: dict[str, Any] = {
     "shutdown": {"drain_ms": 0},
     "tables": {"interval_ms": 700},
 }
-
-
-@dataclass
-class Load:
-    """Values that were acknowledged, in order; of transactions one tuple of values each."""
-
-    bootstrap: str
-    sent: dict[str, list[str]] = field(default_factory=dict)
-    transactions: list[tuple[str, ...]] = field(default_factory=list)
-    over: bool = False
-
-    async def single(self, name: str, *, idempotent: bool) -> None:
-        """One record after the other, each acknowledged before the next, on one partition."""
-        acknowledged = self.sent.setdefault(name, [])
-        partition, number = int(name[1:]) % PARTITIONS, 0
-        options: dict[str, Any] = {"enable_idempotence": idempotent, "request_timeout_ms": 180_000}
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, **options)
-        await producer.start()
-        try:
-            while not self.over:
-                value = f"{name}-{number}"
-                number += 1
-                with suppress(KafkaError):
-                    await producer.send_and_wait(TOPIC, value.encode(), partition=partition)
-                    acknowledged.append(value)
-                await asyncio.sleep(0.005)
-        finally:
-            with suppress(KafkaError):
-                await asyncio.wait_for(producer.stop(), 20)
-
-    async def bulk(self, name: str, bytes_per_s: float) -> None:
-        """Large records on one partition, many on their way; their bytes are in their keys."""
-        acknowledged, partition, number = self.sent.setdefault(name, []), int(name[1:]) % PARTITIONS, 0
-        producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, enable_idempotence=True, request_timeout_ms=180_000,
-            linger_ms=20, max_batch_size=MB // 2,
-        )  # fmt: skip
-        waiting: deque[tuple[str, asyncio.Future[Any]]] = deque()
-        await producer.start()
-        begun = time.monotonic()
-        try:
-            while not self.over or waiting:
-                due = (time.monotonic() - begun) * bytes_per_s / BULK_BYTES
-                while not self.over and number < due and len(waiting) < BULK_WAITING_MAX:
-                    value = f"{name}-{number}"
-                    key = os.urandom(BULK_BYTES)
-                    waiting.append((value, await producer.send(TOPIC, value.encode(), key, partition)))
-                    number += 1
-                while waiting and waiting[0][1].done():
-                    value, told = waiting.popleft()
-                    if told.exception() is None:
-                        acknowledged.append(value)
-                await asyncio.sleep(0.01)
-        finally:
-            with suppress(KafkaError):
-                await asyncio.wait_for(producer.stop(), 20)
-
-    async def transactional(self, name: str) -> None:
-        """Transactions of one record on each partition. A producer that fails is made anew."""
-        number = 0
-        while not self.over:
-            producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=name)
-            try:
-                await asyncio.wait_for(producer.start(), 20)
-                while not self.over:
-                    values = tuple(f"{name}-{number}-{each}" for each in range(PARTITIONS))
-                    number += 1
-                    async with asyncio.timeout(20), producer.transaction():
-                        for partition, value in enumerate(values):
-                            await producer.send(TOPIC, value.encode(), partition=partition)
-                    self.transactions.append(values)
-            except (KafkaError, TimeoutError, AssertionError):
-                await asyncio.sleep(0.2)
-            finally:
-                with suppress(Exception):
-                    await asyncio.wait_for(producer.stop(), 5)
 
 
 def restore(bucket: Path, etcd: Etcd, *, replace: bool = False) -> dict[str, Any]:
@@ -145,32 +70,39 @@ def restore(bucket: Path, etcd: Etcd, *, replace: bool = False) -> dict[str, Any
         *["--replace-log"] * replace,
     ]  # fmt: skip
     for more in (["--dry-run"], []):
+        begun = time.monotonic()
         done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said | {"took_s": time.monotonic() - begun}
 
 
-def spoil(bucket: Path, how: str) -> None:
-    """What else the disaster took."""
+def spoil(bucket: Path, how: str) -> list[str]:
+    """What else the disaster took: the keys."""
+    snapshots = sorted(bucket.glob("snapshots/*.snap"))
+    pieces = sorted(bucket.glob("log/*/*.log"), key=lambda path: _last(bucket, path))
     if how == OLD:
-        _, *newer = sorted(bucket.glob("snapshots/*.snap"))
-        for each in (*newer, *bucket.glob("log/*/*.log")):
-            each.unlink()
-        return
-    kind = "snapshots/*.snap" if "snapshot" in how else "log/*/*.log"
-    found = sorted(bucket.glob(kind), key=lambda path: path.name.rpartition("-")[2 if "log" in kind else 0])
-    if how in ("whole", BACKUP) or not found:
-        return
-    newest = found[-1]
-    if how.endswith("missing"):
-        newest.unlink()
+        gone = [*snapshots[1:], *pieces]
+    elif how == MIDDLE:
+        gone = pieces[-2:-1]
+    elif how in (MISSING, CUT):
+        gone = pieces[-1:]
+    elif how in (SNAPSHOT, BOTH):
+        gone = snapshots[-1:] + pieces[-1:] * (how == BOTH)
     else:
-        newest.write_bytes(newest.read_bytes()[:-7])
+        gone = []
+    for each in gone:
+        if how.endswith(("cut", "damaged")):
+            each.write_bytes(each.read_bytes()[:-7])
+        else:
+            each.unlink()
+    return [str(each.relative_to(bucket)) for each in gone]
 
 
-Found = list[list[tuple[int, str]]]
-"""Offsets and values by partition."""
+def _last(bucket: Path, piece: Path) -> int:
+    """The last revision in it."""
+    name = parse_piece_key(str(piece.relative_to(bucket)))
+    return name.last if name is not None else 0
 
 
 async def read(bootstrap: str) -> Found:
@@ -212,32 +144,13 @@ def table_differs(http: str, found: Found) -> str:
     return told
 
 
-def judge(load: Load, partitions: Found, report: dict[str, Any]) -> str:
-    """Raises AssertionError; else says in short what there was."""
-    found = [[value for _, value in partition] for partition in partitions]
-    counts = Counter(value for partition in found for value in partition)
-    for name, acknowledged in load.sent.items():
-        missing = [value for value in acknowledged if not counts[value]]
-        assert not missing, f"{name}: {len(missing)} acknowledged records are missing, such as {missing[0]}"
-        if name.startswith(IDEMPOTENT):
-            mine = [v for v in found[int(name[1:]) % PARTITIONS] if v.startswith(f"{name}-")]
-            numbers = [int(value.rpartition("-")[2]) for value in mine]
-            assert numbers == sorted(set(numbers)), f"{name}: doubled or out of order"
-    lost = [each for each in load.transactions if not counts[each[0]]]
-    for values in load.transactions:
-        assert {counts[value] for value in values} in ({0}, {1}), f"{values}: torn or doubled"
-    assert not lost or report["unended"] or report["aborted"], f"{lost[0]} is missing and not told of"
-    acknowledged_in_all = sum(map(len, load.sent.values()))
-    return (
-        f"{acknowledged_in_all} records and {len(load.transactions)} transactions acknowledged; found again "
-        f"{report['found']}, in doubt {report['in_doubt']}, transactions without an end {len(lost)}"
-    )
+async def one_run(seed: int, how: str = "", mbps: float = 0) -> Row:
+    """One disaster, of the kind `how`, one of ARCHIVES, or what the seed draws.
 
-
-async def one_run(seed: int, how: str = "", mbps: float = 0) -> str:
-    """One disaster, of the kind `how`, one of ARCHIVES, or what the seed draws. Raises AssertionError."""
+    Raises AssertionError, TimeoutError where the cluster does not go on.
+    """
     dice = random.Random(seed)
-    how = how or dice.choice(ARCHIVES)
+    row = Row(seed, how or dice.choice(ARCHIVES), KINDS[seed % len(KINDS)] if mbps else "")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         bucket = Path(folder)
         etcd = stack.enter_context(Etcd(fsync=False))
@@ -249,28 +162,27 @@ async def one_run(seed: int, how: str = "", mbps: float = 0) -> str:
         agents = [stack.enter_context(FloeAgent(f"agent-{number}", settings)) for number in range(2)]
         load = Load(",".join(agent.bootstrap for agent in agents))
         await _create(load.bootstrap)
-        if how == BACKUP:
+        if row.how == BACKUP:
             await asyncio.to_thread(_back_up, etcd)
-        tasks = _begin(load, mbps)
-        await asyncio.sleep(dice.uniform(*(BEFORE_OLD_S if how == OLD else BEFORE_S)))
-        before = {name: len(acknowledged) for name, acknowledged in load.sent.items()}
-        await asyncio.to_thread(_disaster, etcd, agents, how)
-        spoil(bucket, how)
-        report = await asyncio.to_thread(restore, bucket, etcd, replace=how == BACKUP)
+        tasks = [asyncio.create_task(each) for each in load.writers(row.kind, mbps)]
+        await asyncio.sleep(dice.uniform(*(BEFORE_OLD_S if row.how in (OLD, BACKUP) else BEFORE_S)))
+        row.mbps = load.mbps
+        await asyncio.to_thread(_disaster, etcd, agents, row.how)
+        sent, transactions = {name: len(values) for name, values in load.sent.items()}, len(load.transactions)
+        spoilt = spoil(bucket, row.how)
+        report = await asyncio.to_thread(restore, bucket, etcd, replace=row.how == BACKUP)
+        row.restore_s = report["took_s"]
         for agent in agents:
             await asyncio.to_thread(agent.start)
-        await _go_on(load, before)
-        load.over = True
-        await asyncio.gather(*tasks)
-        return f"{how}: {await _judged(load, report, agents[0].http)}"
-
-
-def _begin(load: Load, mbps: float) -> list[asyncio.Task[None]]:
-    running = [load.single(f"{IDEMPOTENT}{n}", idempotent=True) for n in range(3)]
-    running += [load.single(f"{PLAIN}4", idempotent=False), load.transactional(f"{TRANSACTIONAL}5")]
-    if mbps:
-        running += [load.bulk(f"{IDEMPOTENT}{n}", mbps * MB / PARTITIONS) for n in range(6, 6 + PARTITIONS)]
-    return [asyncio.create_task(each) for each in running]
+        row.findings += await _go_on(load, sent)
+        row.findings += await _ended(load, tasks)
+        row.findings += told(row.how, spoilt, report)
+        found = await read(load.bootstrap)
+        judge(load, found, report, row, transactions)
+        differs = await asyncio.to_thread(table_differs, agents[0].http, found)
+        row.findings += [f"the table: {differs}"] * bool(differs)
+        row.ahead = sum(each["newer"] for each in report["tables"])
+        return row
 
 
 def _back_up(etcd: Etcd) -> None:
@@ -302,16 +214,6 @@ def _refused(agents: Sequence[FloeAgent]) -> None:
         time.sleep(0.1)
 
 
-async def _judged(load: Load, report: dict[str, Any], http: str) -> str:
-    """The topic and its table. Raises AssertionError; else says in short what there was."""
-    found = await read(load.bootstrap)
-    said = judge(load, found, report)
-    differs = await asyncio.to_thread(table_differs, http, found)
-    assert not differs, f"the table: {differs}"
-    ahead = sum(each["newer"] for each in report["tables"])
-    return f"{said}; the table was {ahead} commits ahead, and has each record once"
-
-
 async def _create(bootstrap: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
@@ -319,11 +221,24 @@ async def _create(bootstrap: str) -> None:
     await admin.close()
 
 
-async def _go_on(load: Load, before: dict[str, int]) -> None:
-    """Until every producer that is not transactional has sent more."""
-    async with asyncio.timeout(120):
-        while any(len(load.sent[name]) < count + 5 for name, count in before.items()):  # noqa: ASYNC110 - clients have no event
-            await asyncio.sleep(0.1)
+async def _go_on(load: Load, before: dict[str, int]) -> list[str]:
+    """Until every producer that is not transactional has sent more; those that have not in time."""
+    waiting = list(before)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GO_ON_S_MAX):
+            while waiting := [name for name in waiting if len(load.sent[name]) < before[name] + 5]:  # noqa: ASYNC110 - clients have no event
+                await asyncio.sleep(0.1)
+    return [f"{name} does not go on" for name in waiting]
+
+
+async def _ended(load: Load, tasks: list[asyncio.Task[None]]) -> list[str]:
+    """Everything that was sent is told of. Raises what a producer raised."""
+    load.over = True
+    done, late = await asyncio.wait(tasks, timeout=GO_ON_S_MAX)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*done)
+    return [f"{len(late)} producers have not heard of what they sent"] * bool(late)
 
 
 def main() -> None:
@@ -334,8 +249,16 @@ def main() -> None:
     parser.add_argument("--how", default="", choices=("", *ARCHIVES), help="each run's; else its seed's")
     parser.add_argument("--mbps", type=float, default=0, help="MB/s of large records beside the others")
     given = parser.parse_args()
+    print(Row.HEAD, flush=True)
+    bad = 0
     for seed in range(given.seed, given.seed + given.runs):
-        print(f"seed {seed}: {asyncio.run(one_run(seed, given.how, given.mbps))}", flush=True)
+        try:
+            row = asyncio.run(one_run(seed, given.how, given.mbps))
+        except (AssertionError, TimeoutError) as error:
+            row = Row(seed, given.how, "", findings=[f"the run did not end: {error!r}"])
+        bad += bool(row.findings)
+        print(row.line(), flush=True)
+    sys.exit(f"{bad} of {given.runs} runs have findings" if bad else 0)
 
 
 if __name__ == "__main__":

@@ -11,4 +11,6 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("how", [CUT, MISSING, BACKUP])
 async def test_etcd_is_lost_under_load_and_the_cluster_restored(how: str) -> None:
-    print(await one_run(7, how))
+    row = await one_run(7, how)
+    print(row.line())
+    assert not row.findings

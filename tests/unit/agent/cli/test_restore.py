@@ -55,6 +55,7 @@ def test_it_says_what_it_found_and_refuses_to_do_it_twice(tmp_path: Path, etcd: 
     assert ran.status == 0, ran.err
     assert "start the agents" in ran.out
     assert "certain below" in ran.out
+    assert "s after what is certain" in ran.out
     ran = restore(tmp_path, to, "--log-is-lost")
     assert (ran.status, "start the agents" in ran.err, ran.err.count("\n")) == (5, True, 1)
 
