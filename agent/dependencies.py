@@ -39,7 +39,7 @@ def log_of(config: Config, clock: Clock) -> Log:
         password_file=given.password_file,
         attempt_timeout_s=given.attempt_timeout_ms / 1000,
         call_timeout_s=given.call_timeout_ms / 1000,
-        follow=FollowOptions(silent_s=given.silence_ms_max / 1000),
+        follow=FollowOptions.of(given.silence_ms_max / 1000),
     )
 
 

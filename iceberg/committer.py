@@ -23,6 +23,7 @@ from iceberg import flat, history, ledger, lineage, metadata, partitioning, sort
 from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
+from iceberg.groups import FILES_MAX
 from iceberg.head import Head, compacts, follows, load, place, pointer
 from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
@@ -335,7 +336,7 @@ class Committer:
                 self._parts.merged,
                 topic,
                 known,
-                options.bounds if not self._narrow else options.bounds.narrowed(partitioning.FILES_MAX),
+                options.bounds if not self._narrow else options.bounds.narrowed(FILES_MAX),
                 limits,
                 lambda: replica.state.topics.get(topic.name) is topic,
             )
@@ -358,7 +359,7 @@ class Committer:
         after = ledger.advance(before, ranges, len(topic.partitions))
         told = _shaped(head.metadata, layout, {})
         ids = told["default-spec-id"], told["default-sort-order-id"]
-        files_max = partitioning.FILES_MAX if not self._narrow else _ANY
+        files_max = FILES_MAX if not self._narrow else _ANY
         return Work(topic, topic.topic_id, head, layout, found, after, spans, *ids, files_max, version)
 
     async def _commit(self, work: Work, incarnation: int) -> Committed:
@@ -369,7 +370,7 @@ class Committer:
         await self._move_pointer(work, head.location, incarnation)
         await self._remember(work.head, head)
         self._compactor.added(work.head, head, files)
-        self._narrow = self._narrow and 2 * len(files) > partitioning.FILES_MAX
+        self._narrow = self._narrow and 2 * len(files) > FILES_MAX
         return Committed(
             snapshot_id if work.plan.files else None,
             sum(each.rows for each in files),

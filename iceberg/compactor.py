@@ -27,7 +27,7 @@ from iceberg.sealed import Damaged, read, sealed
 from iceberg.small_files import LiveFile, chosen, overlapping, within
 from iceberg.steps import Steps
 from iceberg.writer import Bounds, FileContent
-from iceberg.writers import Merging, WriterDied
+from iceberg.writing import Merging, WriterDied
 from objectstore.store import Buffer, NotFound
 
 FILES_KNOWN_MAX = 200_000

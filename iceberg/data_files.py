@@ -14,12 +14,12 @@ from itertools import chain
 from coordination.state.types import Span, Topic
 from iceberg import partitioning
 from iceberg.compactor import sealed_name
+from iceberg.groups import FILES_MAX, Group
 from iceberg.head import Head
 from iceberg.layout import Layout, MissingSchemas
 from iceberg.manifests import AddedFile, added_file
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.options import Parts
-from iceberg.partitioning import Group
 from iceberg.plan import CommitPlan, FilePlan
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
@@ -40,7 +40,7 @@ class Work:
     spec_id: int = 0
     order_id: int = 0
     """Of the partition spec and of the sort order of its files."""
-    files_max: int = partitioning.FILES_MAX
+    files_max: int = FILES_MAX
     format_version: int = 2
     """The lowest that the table shall have."""
 

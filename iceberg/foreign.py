@@ -29,9 +29,9 @@ from pyiceberg.manifest import (
 
 from iceberg import ledger, lineage, manifest_avro, manifests, sorting
 from iceberg.arrow_types import numbers
+from iceberg.groups import Group
 from iceberg.head import Head
-from iceberg.lineage import Fingerprint
-from iceberg.partitioning import Group
+from iceberg.row_ids import Fingerprint, fingerprint
 from iceberg.sealed import read
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.warehouse import OutsideWarehouse, Warehouse
@@ -336,7 +336,7 @@ def _numbered(rows: pa.Table, file: DataFile, inherited: Inherited) -> Fingerpri
     columns = rows.column("kafka").combine_chunks().field("offset"), ids, sequences
     found = Fingerprint()
     for start in range(0, len(rows), HASHED_ROWS):
-        found = found.plus(lineage.fingerprint(*(each.slice(start, HASHED_ROWS) for each in columns)))
+        found = found.plus(fingerprint(*(each.slice(start, HASHED_ROWS) for each in columns)))
     return found
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from pyiceberg.manifest import ManifestFile
+from typing import TYPE_CHECKING
 
 from coordination.commands import DropTable
 from coordination.state import State, table_names
@@ -14,12 +13,16 @@ from coordination.state.data import StateData
 from coordination.state.levels import EXPECTED_DROPS
 from coordination.state.types import Topic
 from coordination.topic_configs import effective, effective_bool
-from iceberg import flat, ledger, manifest_avro, metadata
+from iceberg import flat, ledger, metadata
 from iceberg.metadata import Metadata
 from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
+from objectstore.late import ready
 from objectstore.store import ObjectStore
 from objectstore.turns import in_turns
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +111,7 @@ async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:
         return Head(location, found, ())
     name = current["manifest-list"]
     listed = await read(store, warehouse, name)
+    await ready("iceberg.manifest_avro")
+    from iceberg import manifest_avro
+
     return Head(location, found, await asyncio.to_thread(manifest_avro.read_list, name, listed))

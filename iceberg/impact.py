@@ -16,7 +16,8 @@ from iceberg.compatibility import below, told
 from iceberg.evolution import OWN_IDS, Column, TooManyColumns
 from iceberg.layout import Registered, shape_of
 from iceberg.mapping import MappingError, Struct
-from iceberg.unions import TYPES_MAX, Places, TooManyTypes, gives_names, known_as_type
+from iceberg.options import TYPES_MAX
+from iceberg.unions import Places, TooManyTypes, gives_names, known_as_type
 from schema import descriptors
 from schema.descriptors import DescriptorError
 from schema.followed import PROTOBUF

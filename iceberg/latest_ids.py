@@ -69,3 +69,8 @@ def owner(metadata: Mapping[str, Any]) -> str:
     """The id of the topic whose latest table this metadata is of, hexadecimal; empty for any other."""
     found = (metadata.get("properties") or {}).get(OF_PROPERTY, "")
     return found if isinstance(found, str) else ""
+
+
+def claim_name(topic: str) -> str:
+    """The claim of who keeps a topic's latest table."""
+    return f"latest/{topic}"

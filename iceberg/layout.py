@@ -17,16 +17,17 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.commands import BindSchema
-from iceberg import arrow_types, evolution, flat, mapping, unions
+from iceberg import arrow_types, evolution, flat, flat_rows, mapping, unions
 from iceberg.avro_columns import AvroShape
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
 from iceberg.evolution import OWN_IDS, TooManyColumns
 from iceberg.json_columns import JsonShape
 from iceberg.mapping import MappingError, Struct
+from iceberg.options import TYPES_MAX
 from iceberg.partitioning import Spec
 from iceberg.sorting import Order
-from iceberg.unions import TYPES_MAX, Places, TooManyTypes, TypeDecoder
+from iceberg.unions import Places, TooManyTypes, TypeDecoder
 from iceberg.value_columns import Shape, ValueDecoder
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
@@ -292,7 +293,7 @@ def from_basis(basis: LayoutBasis) -> Layout:
         basis,
         flat.flattened(table.fields) if basis.flat else table.fields,
         table.ids,
-        flat.flat_schema(nested) if basis.flat else nested,
+        flat_rows.flat_schema(nested) if basis.flat else nested,
         nested,
         key,
         value,

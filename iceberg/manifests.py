@@ -30,6 +30,7 @@ from pyiceberg.utils.datetime import EPOCH_DATE
 
 from iceberg.column_metrics import ColumnMetrics
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
+from iceberg.groups import UNPARTITIONED, Group
 from iceberg.manifest_avro import (
     ManifestListWriter,
     ManifestWriter,
@@ -40,7 +41,6 @@ from iceberg.manifest_avro import (
     set_first_row_id,
 )
 from iceberg.metadata import current_schema
-from iceberg.partitioning import UNPARTITIONED, Group
 from iceberg.sealed import Damaged
 from iceberg.small_files import LiveFile
 from iceberg.writer import Bounds, FileContent

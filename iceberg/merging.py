@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from iceberg import arrow_types, lineage
+from iceberg import arrow_types, lineage, row_ids
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_metrics import leaves
 from iceberg.parquet_footer import Footer
@@ -65,7 +65,7 @@ class Merge:
         """`fields`: the top level of the table's current Iceberg schema as JSON. `numbers`: rows have ids."""
         self._runs = Runs(order) if order else None
         self._plain = pa.schema([arrow_types.whole(each) for each in json.loads(fields)])
-        self._schema = pa.schema([*self._plain, *lineage.FIELDS]) if numbers else self._plain
+        self._schema = pa.schema([*self._plain, *row_ids.FIELDS]) if numbers else self._plain
         self._numbers = numbers
         self._ids: list[pa.Array] = []  # of the rows that were added, in whatever order
         self._reals = [".".join(each.path) for each in leaves(self._plain) if each.real]
@@ -185,7 +185,7 @@ def numbered(batch: pa.RecordBatch, at: int, expected: Expected) -> pa.RecordBat
         lineage.ROW_ID: pa.arange(first, first + len(batch)),
         lineage.SEQUENCE: pa.repeat(pa.scalar(expected.sequence, pa.int64()), len(batch)),
     }
-    for each in lineage.FIELDS:
+    for each in row_ids.FIELDS:
         column = pc.coalesce(batch.column(each.name), said[each.name])
         batch = batch.set_column(batch.schema.get_field_index(each.name), each, column)
     return batch
@@ -193,7 +193,7 @@ def numbered(batch: pa.RecordBatch, at: int, expected: Expected) -> pa.RecordBat
 
 def _lacks_ids(source: pq.ParquetFile) -> bool:
     """Whether some row of a file with columns for it does not say its id, or by which commit it came."""
-    read = source.read(columns=[each.name for each in lineage.FIELDS], use_threads=False)
+    read = source.read(columns=[each.name for each in row_ids.FIELDS], use_threads=False)
     return any(column.null_count for column in read.columns)
 
 

@@ -9,16 +9,19 @@ from coordination.clock import Clock
 from iceberg.metadata import Retention
 from iceberg.plan import Bounds
 from iceberg.small_files import FileSizes
-from iceberg.snapshots import MANIFESTS_MERGED_AT
-from iceberg.unions import TYPES_MAX
 from iceberg.warehouse import Warehouse
-from iceberg.writers import FileWriter, ThreadWriter
+from iceberg.writing import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
+
+MANIFESTS_MERGED_AT = 100
+"""Small manifests that become one: Iceberg's own commit.manifest.min-count-to-merge."""
+TYPES_MAX = 100
+"""Types that have a struct in `key`, or in `value`, of one table, unless the configuration says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

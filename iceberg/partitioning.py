@@ -17,10 +17,8 @@ from pyiceberg.partitioning import PartitionSpec
 from coordination.table_partition import Term, parse
 from iceberg import flat, transforms
 from iceberg.arrow_types import FIELD_ID
+from iceberg.groups import Values
 from iceberg.metadata import Metadata
-
-FILES_MAX = 1_000
-"""Data files that one commit makes, about: one that would make more takes only as many rows."""
 
 FILES_OF_ONE = 16
 """Files that one Kafka partition may give to a commit all the same, however many partitions there are."""
@@ -38,18 +36,6 @@ class By(NamedTuple):
 
 
 Spec = tuple[By, ...]
-Values = tuple[Any, ...]
-"""Partition values of a row or a file, one for each field of its spec."""
-
-
-class Group(NamedTuple):
-    """What the rows of a file have in common: their spec's id and their partition values under it."""
-
-    spec_id: int = 0
-    values: Values = ()
-
-
-UNPARTITIONED = Group()
 
 
 def resolved(text: str, fields: Iterable[Mapping[str, Any]]) -> Spec:

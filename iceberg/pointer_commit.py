@@ -26,6 +26,10 @@ class CommitError(Exception):
     """The commit had no effect and repeating it as it is will not help; the message says why."""
 
 
+class TableConflict(Exception):
+    """The name of a topic's table is taken by a table that Floe did not make. It is left alone."""
+
+
 class LostRace(Exception):
     """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
 

@@ -18,9 +18,6 @@ from iceberg.rows import UNREADABLE_HEADER
 from iceberg.view_metadata import FORMAT_VERSION
 from schema.redaction.marks import MASK, Action
 
-SUFFIX = "_redacted"
-"""What the view's name has behind that of the table."""
-
 DIALECT = "spark"
 _TEXT = {"string": f"'{MASK}'", "binary": f"CAST('{MASK}' AS BINARY)"}
 

@@ -15,8 +15,8 @@ from coordination.state.acl_types import Operation
 from coordination.state.redacting import policy_of
 from coordination.state.tables import topic_id_of
 from iceberg.latest_ids import topic_behind
-from iceberg.redacted_view import SUFFIX
 from iceberg.rest_errors import CatalogError, forbidden, no_such_namespace, no_such_table
+from iceberg.view_names import REDACTED
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -76,8 +76,8 @@ class Gate:
         """What ACLs call a table or a view: its topic's name."""
         tables = self.replica.state.tables
         table = tables.get(key)
-        if table is None and key[1].endswith(SUFFIX):
-            table = tables.get((key[0], key[1].removesuffix(SUFFIX)))
+        if table is None and key[1].endswith(REDACTED):
+            table = tables.get((key[0], key[1].removesuffix(REDACTED)))
         if table is None:
             return ".".join(key)
         living = self._living(table)
@@ -151,7 +151,9 @@ class Gate:
     def _is_there(self, key: Key) -> bool:
         """Whether there is such a table or view; a view of Floe's may be none for another reason."""
         tables = self.replica.state.tables
-        return key in tables or (key[1].endswith(SUFFIX) and (key[0], key[1].removesuffix(SUFFIX)) in tables)
+        return key in tables or (
+            key[1].endswith(REDACTED) and (key[0], key[1].removesuffix(REDACTED)) in tables
+        )
 
     def _may_create(self, topic: str) -> bool:
         """As Kafka asks for topics: on the cluster, or by the name."""

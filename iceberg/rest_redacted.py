@@ -21,9 +21,8 @@ from iceberg import metadata as table_metadata
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.mapping import MappingError
 from iceberg.redacted_columns import Columns, Telling, Told
-from iceberg.redacted_view import SUFFIX
 from iceberg.rest_errors import bad_request, forbidden, unavailable
-from iceberg.view_metadata import is_view
+from iceberg.view_names import REDACTED, is_view
 from schema import descriptors
 from schema.descriptors import DescriptorError
 from schema.followed import AVRO, JSON
@@ -61,7 +60,7 @@ class RedactedViews:
     def names(self, namespace: str) -> list[str]:
         """Of the namespace's views of this kind."""
         tables = (name for found, name in self._replica.state.tables if found == namespace)
-        return [f"{name}{SUFFIX}" for name in tables if self._behind((namespace, f"{name}{SUFFIX}"))]
+        return [f"{name}{REDACTED}" for name in tables if self._behind((namespace, f"{name}{REDACTED}"))]
 
     def is_one(self, key: Key) -> bool:
         """Whether there is such a view of this name."""
@@ -81,7 +80,7 @@ class RedactedViews:
         policy = policy_of(self._replica.state, topic) if topic is not None else None
         if topic is None or policy is None:
             return None
-        base = (key[0], key[1].removesuffix(SUFFIX))
+        base = (key[0], key[1].removesuffix(REDACTED))
         location = self._replica.state.tables[base].metadata_location
         marks = Marks(Action(policy.action), policy.tags)
         raw_key = all(self._replica.state.schemas[each].role != BindSchema.KEY for each in topic.schema_ids)
@@ -96,7 +95,7 @@ class RedactedViews:
     def _behind(self, key: Key) -> Topic | None:
         """The topic on whose table a name is the view."""
         state, (namespace, name) = self._replica.state, key
-        base = (namespace, name.removesuffix(SUFFIX))
+        base = (namespace, name.removesuffix(REDACTED))
         table = state.tables.get(base) if base != key and key not in state.tables else None
         if table is None or is_view(table.metadata_location) or not table.topic_id:
             return None

@@ -34,7 +34,7 @@ from iceberg.sealed import sealed
 from iceberg.segments import SegmentReader
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
-from iceberg.view_metadata import is_view
+from iceberg.view_names import is_view
 from objectstore.store import StoreError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from iceberg import metadata as table_metadata
-from iceberg import view_metadata
+from iceberg import view_metadata, view_names
 from iceberg.head import taken
 from iceberg.rest_errors import (
     already_exists,
@@ -51,7 +51,7 @@ class Views:
     def location_of(self, key: Key) -> str:
         """The view's current metadata location. Raises 404."""
         found = self._parts.replica.state.tables.get(key)
-        if found is None or not view_metadata.is_view(found.metadata_location):
+        if found is None or not view_names.is_view(found.metadata_location):
             raise no_such_view(*key)
         return found.metadata_location
 
@@ -61,7 +61,7 @@ class Views:
         own = [
             name
             for (found, name), each in tables
-            if found == namespace and view_metadata.is_view(each.metadata_location)
+            if found == namespace and view_names.is_view(each.metadata_location)
         ]
         return sorted([*own, *self.redacted.names(namespace)])
 
@@ -69,7 +69,7 @@ class Views:
         """LoadViewResult. Of a view that Floe makes itself the location names no file."""
         made = await self.redacted.load(key)
         if made is not None:
-            return _loaded(f"{made['location']}/{view_metadata.metadata_name(0, made['view-uuid'])}", made)
+            return _loaded(f"{made['location']}/{view_names.metadata_name(0, made['view-uuid'])}", made)
         location = self.location_of(key)
         return _loaded(location, await self._pointers.read(location))
 
@@ -111,7 +111,7 @@ class Views:
             raise bad_request(f"{location} is no view's metadata: register it as a table")
         view_metadata.changed(found, [], self._parts.replica.wall_ms())
         self._locations.require_registrable(location, found, key)
-        if not view_metadata.is_view(location):  # of another catalog: the name has to tell
+        if not view_names.is_view(location):  # of another catalog: the name has to tell
             location = await self._store(found, table_metadata.version_of(location) + 1)
         await self._pointers.move(key, "", location, "View")
         return _loaded(location, found)
@@ -131,7 +131,7 @@ class Views:
         if self.redacted.is_one(target):
             raise already_exists("View", ".".join(target), f"Cannot rename {'.'.join(source)} to ")
         if there is not None:
-            kind = "View" if view_metadata.is_view(there.metadata_location) else "Table"
+            kind = "View" if view_names.is_view(there.metadata_location) else "Table"
             raise already_exists(kind, ".".join(target), f"Cannot rename {'.'.join(source)} to ")
         await self._take(source, target)
 
@@ -152,9 +152,7 @@ class Views:
             raise bad_request(f"views need feature level {VIEWS}: once no older agent runs, raise it")
         self._need_namespace(key[0])
         there = self._parts.replica.state.tables.get(key)
-        if self.redacted.is_one(key) or (
-            there is not None and view_metadata.is_view(there.metadata_location)
-        ):
+        if self.redacted.is_one(key) or (there is not None and view_names.is_view(there.metadata_location)):
             raise already_exists("View", ".".join(key))
         if there is not None:
             raise already_exists("Table with same name", ".".join(key))
@@ -168,7 +166,7 @@ class Views:
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
     async def _store(self, view: View, version: int) -> str:
-        name = view_metadata.metadata_name(version, self._uuid())
+        name = view_names.metadata_name(version, self._uuid())
         content = await asyncio.to_thread(table_metadata.encode, view)
         if len(content) > METADATA_BYTES_MAX:
             raise bad_request(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.state.types import Span
-from iceberg import flat
+from iceberg import flat_rows
 from iceberg.arrow_types import FIELD_ID
 from iceberg.conforming import conformed, interleaved
 from iceberg.evolution import KEY_RAW_ID, VALUE_ERROR_ID, VALUE_RAW_ID
@@ -204,7 +204,7 @@ def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBat
             _headers(layout.arrow.field("headers").type, piece.records.headers[rows]),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=layout.nested)
-        yield flat.flat_rows(batch, layout.arrow) if layout.flat else batch
+        yield flat_rows.flat_rows(batch, layout.arrow) if layout.flat else batch
 
 
 def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.StructArray:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from coordination.log import LogError
 from coordination.replica.clock_watch import deletion_ms
@@ -21,21 +22,26 @@ from coordination.state import Applied, State
 from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
 from coordination.trouble import ERROR_LENGTH_MAX, Troubles
-from iceberg import maintenance
 from iceberg.audited import Audits
 from iceberg.claim import ClaimRefused, claim_name
-from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
 from iceberg.head import enabled, follows, hoists, place, table_key
 from iceberg.lag import TableLags
 from iceberg.ledger import LedgerError
+from iceberg.options import Committed, Parts
 from iceberg.pace import Pace
+from iceberg.pointer_commit import CommitError, LostRace, TableConflict
 from iceberg.rendezvous import goes_first
-from iceberg.setup import TableConflict
+from iceberg.status import TopicStatus
 from iceberg.steps import Steps
-from iceberg.writers import ProcessWriter, WriterDied
+from iceberg.writing import WriterDied
 from objectstore import tasks
 from objectstore.batch import CorruptBatch
+from objectstore.late import ready
 from objectstore.store import StoreError
+
+if TYPE_CHECKING:
+    from iceberg.committer import Committer
+    from iceberg.writers import ProcessWriter
 
 _logger = logging.getLogger("floe.iceberg.service")
 
@@ -64,29 +70,6 @@ class ServiceOptions:
     collect_s: float = 3600.0
     stop_s: float = 10.0
     writer_process: bool = True
-
-
-@dataclass(slots=True)
-class TopicStatus:
-    """What became of a topic's commits here. `freshness_ms`: age of the newest row at its commit.
-
-    `failing_since_ms`, `last_commit_ms`, `last_compaction_ms`: Unix ms, 0 for none; `files_compacted`: small
-    ones that became large, `bytes_compacted`: of these; `problems`: what is wrong though it goes on.
-    """
-
-    commits: int = 0
-    rows: int = 0
-    bytes: int = 0
-    failures: int = 0
-    freshness_ms: int = -1
-    last_error: str = ""
-    failing_since_ms: int = 0
-    last_commit_ms: int = 0
-    compactions: int = 0
-    files_compacted: int = 0
-    bytes_compacted: int = 0
-    last_compaction_ms: int = 0
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -129,8 +112,8 @@ class CommitterService:
         steps: Callable[[str], Steps] | None = None,
     ) -> None:
         self._options = options or ServiceOptions()
-        self._writer = ProcessWriter() if self._options.writer_process else None
-        self._parts = parts if self._writer is None else replace(parts, writer=self._writer)
+        self._writer: ProcessWriter | None = None
+        self._parts, self._ready = parts, False
         self._pace = Pace(self._options.objects_per_s_max)
         self.on_commit: OnCommit | None = None
         self._steps = steps or (lambda topic: Steps())
@@ -269,6 +252,7 @@ class CommitterService:
         self._scanned = (now, seen)
         for number, name in enumerate(list(state.topics)):
             try:
+                await self._make_ready(name)
                 self._look(name, now)
             except Exception as error:  # a defect: it is told, and concerns no other topic's table
                 tasks.tell("look at a table", error)
@@ -278,6 +262,22 @@ class CommitterService:
             if name not in self._parts.replica.state.topics:
                 self._end(name)
         self._dirty = {name: at_ms for name, at_ms in self._dirty.items() if name in self._jobs}
+
+    async def _make_ready(self, name: str) -> None:
+        """Import what makes tables, before the first topic that wants one is looked at."""
+        state = self._parts.replica.state
+        topic = state.topics.get(name)
+        if self._ready or topic is None or not enabled(topic, state.cluster_configs):
+            return
+        await ready("iceberg.committer")
+        await ready("iceberg.maintenance")
+        if self._options.writer_process:
+            await ready("iceberg.writers")
+            from iceberg.writers import ProcessWriter
+
+            self._writer = ProcessWriter()
+            self._parts = replace(self._parts, writer=self._writer)
+        self._ready = True
 
     def _look(self, name: str, now: float) -> None:
         """Whether a topic wants a table, and whether it is due for another reason than records."""
@@ -293,6 +293,8 @@ class CommitterService:
         bound = (*schemas, len(topic.partitions), follows(topic, cluster), hoists(topic, cluster))
         job = self._jobs.get(name)
         if job is None or job.over:
+            from iceberg.committer import Committer
+
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
             self._jobs[name] = job
         elif (
@@ -477,14 +479,10 @@ class CommitterService:
         head = await job.committer.settled_head()
         if head is None:
             return
-        count = await maintenance.collect(
-            parts.store,
-            parts.warehouse,
-            head,
-            now_ms,
-            parts.options.orphan_grace_s,
-            Steps(),
-        )
+        from iceberg import maintenance
+
+        grace_s = parts.options.orphan_grace_s
+        count = await maintenance.collect(parts.store, parts.warehouse, head, now_ms, grace_s, Steps())
         if count:
             _logger.info("topic %s: removed %d files that no snapshot names", job.committer.topic, count)
 

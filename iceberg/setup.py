@@ -18,6 +18,7 @@ from iceberg.folders import neighbour
 from iceberg.head import Head, pointer, table_key, taken
 from iceberg.latest_ids import lives
 from iceberg.layout import Layout
+from iceberg.pointer_commit import TableConflict
 from iceberg.sealed import sealed
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
@@ -34,10 +35,6 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     "commit.retry.num-retries": "0",
 }
-
-
-class TableConflict(Exception):
-    """The name of a topic's table is taken by a table that Floe did not make. It is left alone."""
 
 
 @dataclass(frozen=True, slots=True)

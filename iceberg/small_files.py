@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from iceberg.partitioning import Group
+from iceberg.groups import Group
 
 STRETCH_MAX = 8
 """Times `merged_at`: of a longer stretch of small neighbours the cheapest are merged whatever their rows."""

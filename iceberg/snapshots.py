@@ -12,13 +12,12 @@ from iceberg import ledger, lineage, manifest_avro, manifests, metadata
 from iceberg.head import Head
 from iceberg.manifests import AddedFile, Extent, Removed, Written
 from iceberg.metadata import Metadata
+from iceberg.options import MANIFESTS_MERGED_AT
 from iceberg.sealed import read
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
 
-MANIFESTS_MERGED_AT = 100
-"""Small manifests that become one: Iceberg's own commit.manifest.min-count-to-merge."""
 MERGED_BYTES_MAX = 8 << 20
 """A manifest of this size is not merged again."""
 

@@ -18,9 +18,6 @@ from iceberg.decoder import Decoded, Decoder
 from iceberg.mapping import Field, Struct
 from iceberg.value_columns import ValueDecoder
 
-TYPES_MAX = 100
-"""Types that have a struct in `key`, or in `value`, of one table, unless the configuration says otherwise."""
-
 NAME_CHARS_MAX = 128
 
 _MARK = "@"  # begins what a type's column is known as: no name of a field does

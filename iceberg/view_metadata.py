@@ -6,7 +6,6 @@ metadata file tells which it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,18 +24,7 @@ VERSIONS_PROPERTY = "version.history.num-entries"
 DROP_DIALECT_PROPERTY = "replace.drop-dialect.allowed"
 OWN_PREFIX = "floe."
 
-_NAME = re.compile(r"/\d+-[0-9a-f-]{36}\.view(\.x[0-9a-f]{16})?\.metadata\.json$")
 _LAST = -1  # in a commit: what was added last
-
-
-def is_view(location: str) -> bool:
-    """Whether the metadata at a location is that of a view."""
-    return _NAME.search(location) is not None
-
-
-def metadata_name(version: int, uuid: str) -> str:
-    """The name of a metadata file that `is_view` knows."""
-    return f"metadata/{version:05d}-{uuid}.view.metadata.json"
 
 
 def created(request: Mapping[str, Any], location: str, uuid: str, now_ms: int) -> View:

@@ -16,8 +16,9 @@ from coordination.state.types import Span
 from iceberg import column_metrics, lineage
 from iceberg.column_metrics import ColumnMetrics, NanWatch
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
+from iceberg.groups import FILES_MAX, Values
 from iceberg.layout import Layout
-from iceberg.partitioning import FILES_MAX, Values, split
+from iceberg.partitioning import split
 from iceberg.parts import PartsReader
 from iceberg.rows import arrow_batches
 from iceberg.sorted_rows import Gathered

@@ -1,114 +1,29 @@
-"""Where files are written: in a thread, or in a helper process that leaves the agent's interpreter alone.
+"""Files are written in a helper process, which leaves the agent's interpreter alone.
 
 Turning records into columns is Python work of milliseconds; helper.py says why not in a thread.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, count
-from typing import Protocol
 
 from coordination.helper import Helper, HelperDied
 from coordination.state.types import Span
-from iceberg import writer
 from iceberg.column_metrics import ColumnMetrics
+from iceberg.groups import FILES_MAX, Values
 from iceberg.layout import Layout, LayoutBasis, MissingSchemas
-from iceberg.merging import Expected, Merge, UnfitFile
-from iceberg.partitioning import FILES_MAX, Values
+from iceberg.merging import Expected, UnfitFile
 from iceberg.sorting import Order
 from iceberg.writer import Bounds, FileContent, TooManyFiles
+from iceberg.writing import Merging, WriterDied
 from objectstore.batch import CorruptBatch
 from objectstore.transactions import Aborted
 
 WRITE_SECONDS_MAX = 300.0
 """Longest time for one file before the helper is taken for hung and ended."""
-
-
-class WriterDied(Exception):
-    """The helper ended or failed while it wrote a file. Nothing was stored; a new one serves the next try."""
-
-
-class FileWriter(Protocol):
-    """Writes Parquet files; see iceberg.writer.write_files."""
-
-    async def write(
-        self,
-        layout: Layout,
-        partition: int,
-        slices: Sequence[memoryview],
-        start: int,
-        end: int,
-        aborted: Sequence[Aborted] = (),
-        spans: Sequence[Span] = (),
-        files_max: int = FILES_MAX,
-    ) -> list[FileContent]:
-        """The rows with start ≤ offset < end but aborted ones.
-
-        Raises CorruptBatch, MissingSchemas, TooManyFiles and WriterDied.
-        """
-        ...
-
-    def merging(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> Merging:
-        """Make one file of several; see iceberg.merging.Merge."""
-        ...
-
-
-class Merging(Protocol):
-    """One merge. Whatever becomes of it, it is dropped in the end."""
-
-    async def add(self, content: memoryview, expected: Expected) -> None:
-        """Take a file's rows. Raises UnfitFile and WriterDied."""
-        ...
-
-    async def finish(self) -> FileContent:
-        """The file. Raises UnfitFile and WriterDied."""
-        ...
-
-    async def drop(self) -> None:
-        """Forget it. Idempotent."""
-        ...
-
-
-class ThreadWriter:
-    """Writes in a thread of this process."""
-
-    async def write(
-        self,
-        layout: Layout,
-        partition: int,
-        slices: Sequence[memoryview],
-        start: int,
-        end: int,
-        aborted: Sequence[Aborted] = (),
-        spans: Sequence[Span] = (),
-        files_max: int = FILES_MAX,
-    ) -> list[FileContent]:
-        """See FileWriter."""
-        write = partial(writer.write_files, layout, partition, slices, start, end, aborted, spans, files_max)
-        return await asyncio.to_thread(write)
-
-    def merging(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> Merging:
-        """See FileWriter."""
-        return _ThreadMerging(Merge(fields, partition, order, numbers))
-
-
-class _ThreadMerging:
-    def __init__(self, merge: Merge) -> None:
-        self._merge = merge
-
-    async def add(self, content: memoryview, expected: Expected) -> None:
-        await asyncio.to_thread(self._merge.add, content, expected)
-
-    async def finish(self) -> FileContent:
-        return await asyncio.to_thread(self._merge.finish)
-
-    async def drop(self) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from google.protobuf.message import Message
 
 from agent.background.lending import lender_of
@@ -15,18 +18,22 @@ from agent.telemetry.trail import Trail, http_actor
 from coordination.clock import Clock
 from coordination.replica import Replica
 from coordination.state.types import Result
-from iceberg.catalog import Catalog
-from iceberg.committer import CommitterOptions, Parts
 from iceberg.metadata import Retention
+from iceberg.options import CommitterOptions, Parts
 from iceberg.rest_pointers import CatalogParts
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.small_files import FileSizes
 from iceberg.upsert.plan import Pace
 from iceberg.upsert.service import UpsertOptions, UpsertService
 from iceberg.warehouse import Warehouse, s3_client_config
+from objectstore.late import ready
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
+
+if TYPE_CHECKING:
+    from iceberg.catalog import Catalog
+    from iceberg.rest_access import Access
 
 REGION_DEFAULT = "us-east-1"
 
@@ -36,9 +43,33 @@ def warehouse_of(config: Config) -> Warehouse:
     return Warehouse.of(config.store.url, config.warehouse)
 
 
+class LateCatalog:
+    """The REST catalog (iceberg/catalog.py), which is imported and made with its first request."""
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._parts = parts
+        self._catalog: Catalog | None = None
+
+    async def handle(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        access: Access | None = None,
+        delegation: str = "",
+    ) -> tuple[int, object | None]:
+        """See iceberg.catalog.Catalog."""
+        await ready("iceberg.catalog")
+        from iceberg.catalog import Catalog
+
+        self._catalog = self._catalog or Catalog(self._parts)
+        return await self._catalog.handle(method, path, query, body, access, delegation)
+
+
 def catalog_of(
     config: Config, replica: Replica, store: ObjectStore, clock: Clock, trail: Trail | None = None
-) -> Catalog:
+) -> LateCatalog:
     """The REST catalog over this agent's state. Clients get locations and endpoints of it, and no credentials
     but those that are lent for one table.
     """
@@ -55,7 +86,7 @@ def catalog_of(
             trail.decided(http_actor.get(), told, [result])
         return result
 
-    return Catalog(CatalogParts(replica, store, warehouse_of(config), clock, access, lender, propose))
+    return LateCatalog(CatalogParts(replica, store, warehouse_of(config), clock, access, lender, propose))
 
 
 def parts_of(

@@ -17,10 +17,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
 from agent.cli.failures import EPILOG, Status, told
-from agent.cli.importing import without_collections
 from agent.cli.plain_values import take_plainly
 from agent.telemetry.printable import printable
 from agent.version import VERSION
+from objectstore.late import without_collections
 
 
 class Place(NamedTuple):

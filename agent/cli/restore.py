@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli.failures import EPILOG, Status, refused, usage
-from agent.cli.importing import without_collections
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -21,6 +20,7 @@ from agent.cli.options import (
 )
 from agent.cli.output import print_json, print_table, progress, remarks, results
 from agent.cli.restoring.point import END, GRAMMAR, point_of
+from objectstore.late import without_collections
 
 if TYPE_CHECKING:
     from agent.config import Config

@@ -17,7 +17,6 @@ import typer
 import uvloop
 
 from agent.cli.failures import Failure, Status, told, unreachable, usage
-from agent.cli.importing import without_collections
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Assignments, ConfigFile
 from agent.config import Loaded, LoggingConfig, embedded_values, load
 from agent.config.sections import PROCESSES_MAX
@@ -27,6 +26,7 @@ from coordination.replica import ReplicaFailed
 from coordination.state.errors import StateError
 from objectstore import tasks
 from objectstore.fingerprint import BrokenFingerprint, ForeignBucket
+from objectstore.late import without_collections
 from objectstore.store import Denied, StoreError
 
 if TYPE_CHECKING:

@@ -62,6 +62,7 @@ class Health:
 
     waits_for = ""
     """What the agent's start waits for, and why; empty when for nothing."""
+    _found: list[Finding] | None = None
 
     def __init__(
         self, config: Config, replica: Replica, store: ObjectStore, signals: Signals, troubles: Troubles
@@ -117,8 +118,8 @@ class Health:
         self._checks.append(Asked(name, ask, self._loop.time, leaves))
 
     def findings(self) -> list[Finding]:
-        """What every check says, as of now."""
-        return [_finding(check) for check in self._checks]
+        """What every check says, as of now: of this look, while one goes on."""
+        return self._found if self._found is not None else [_finding(check) for check in self._checks]
 
     def failure(self) -> str | None:
         """Why this agent can work no more (a broken invariant, a newer feature level); None when it can."""
@@ -196,6 +197,13 @@ class Health:
                 _log.exception("looking at this agent's health")
 
     def _look(self) -> None:
+        self._found = self.findings()  # asked once a look: all of it is one moment
+        try:
+            self._look_around()
+        finally:
+            self._found = None
+
+    def _look_around(self) -> None:
         self._tell()
         now, in_doubt = self._loop.time(), self.paces.in_doubt()
         for check, (_, cheap) in self._asked.items():

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyiceberg.manifest import ManifestContent, ManifestFile
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,14 +19,17 @@ from agent.http.answers import Problem, number
 from agent.http.barrier import barrier
 from agent.http.console.reading import readable
 from agent.http.restorable import RestorableRoutes, first, reaches_below
-from iceberg import ledger, manifests
+from iceberg import ledger
 from iceberg.head import Head, load
 from iceberg.ledger import LedgerError
 from iceberg.sealed import Damaged, read
 from iceberg.warehouse import Warehouse
+from objectstore.late import ready
 from objectstore.store import NotFound, StoreError
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+
     from agent.http.parts import Parts
     from coordination.state.types import Table, Topic
 
@@ -129,6 +131,9 @@ class RestorableRows:
 
     async def _files(self, head: Head, below: Mapping[int, int]) -> dict[int, list[OldFile]]:
         """Those with rows of a partition below its offset, by partition. Raises Problem 409, ValueError."""
+        await ready("iceberg.manifests")
+        from iceberg import manifests
+
         found: dict[int, list[OldFile]] = {}
         count = 0
         for each in filter(manifests.live, head.manifests):
@@ -147,6 +152,10 @@ class RestorableRows:
 
 def _old_files(manifest: ManifestFile, content: bytes, below: Mapping[int, int]) -> list[tuple[int, OldFile]]:
     """Of a manifest, each with its partition. In a thread; raises Damaged and ValueError."""
+    from pyiceberg.manifest import ManifestContent
+
+    from iceberg import manifests
+
     if manifest.content != ManifestContent.DATA:
         raise ValueError(f"{manifest.manifest_path} deletes rows: which ones cannot be told from here")
     found = []

@@ -20,7 +20,6 @@ CONNECTIONS_PER_REQUEST = 8
 """Open connections allowed per request that may be served at once; most are idle keep-alives."""
 IDLE_SHARE = 2
 """One of so many connections may be idle; with one more the oldest of those goes."""
-SWEEP_S = 1
 
 
 class HttpServer:
@@ -39,7 +38,7 @@ class HttpServer:
                 ws="none",
                 proxy_headers=False,  # what ACLs and the audit log call an address is where it came from
                 callback_notify=connections.sweep,
-                timeout_notify=SWEEP_S,
+                timeout_notify=0,  # at each of its ticks
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -67,7 +66,7 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stop accepting, finish what is being served within STOP_S_MAX seconds. Idempotent."""
-        self._server.should_exit = True
+        self._server.leave()
         if self._task is not None:
             await self._task
             self._task = None

@@ -12,11 +12,12 @@ from coordination.state.tables import topic_id_of
 from coordination.state.types import ClaimHolder, Table, Topic
 from iceberg.claim import claim_name
 from iceberg.lag import Lag
+from iceberg.latest_ids import claim_name as latest_claim
 from iceberg.latest_ids import topic_behind
-from iceberg.service import CommitterService, TopicStatus
-from iceberg.upsert.committer import claim_name as latest_claim
+from iceberg.service import CommitterService
+from iceberg.status import TopicStatus
 from iceberg.upsert.service import LatestStatus
-from iceberg.view_metadata import is_view
+from iceberg.view_names import is_view
 
 Row = dict[str, object]
 

@@ -17,12 +17,33 @@ from objectstore import tasks
 STOP_S_MAX = 5
 STARTED_S = 0.005
 """Between two looks whether it serves."""
+TICK_S = 1.0
+"""Between two moments at which uvicorn makes its Date header and looks at what is idle."""
 CONNECTIONS_MAX = 64
 """Who asks how an agent is: probes, Prometheus, the process that watches it."""
 
 
 class Quiet(uvicorn.Server):
-    """uvicorn, leaving signals to the process's entry."""
+    """uvicorn, leaving signals to the process's entry. It ends with `leave`, and wakes up once a second.
+
+    uvicorn itself looks ten times a second whether it is to end.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._left = asyncio.Event()
+
+    def leave(self) -> None:
+        """End: accept no more, finish what is being served."""
+        self.should_exit = True
+        self._left.set()
+
+    async def main_loop(self) -> None:
+        """See uvicorn.Server: until it is to end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S):
+                    await self._left.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -69,7 +90,7 @@ class Listening:
 
     async def stop(self) -> None:
         """Stop accepting, finish what is being served within STOP_S_MAX seconds. Idempotent."""
-        self._server.should_exit = True
+        self._server.leave()
         task, self._task = self._task, None
         if task is not None:
             await asyncio.gather(task, return_exceptions=True)

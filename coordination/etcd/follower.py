@@ -1,7 +1,7 @@
 """Follows the log in etcd by a watch that is not trusted (rule 6).
 
-Before every watch one linearizable transaction says whether following from here is still possible. The
-watch is asked for progress all the time; one that says nothing for a while, or that was compacted, is
+Before every watch one linearizable transaction says whether following from here is still possible. A
+watch that says nothing is asked for progress; one that goes on saying nothing, or that was compacted, is
 left and the gap is read by Range.
 """
 
@@ -28,6 +28,8 @@ from objectstore import tasks
 from objectstore.episodes import Episodes, loop_time, through
 
 _logger = logging.getLogger("floe.coordination.etcd")
+PROGRESS_S = 0.8
+ASKED_AFTER = 0.4  # of the time that a watch may say nothing
 PAGE_ENTRIES_FIRST = 64
 PAGE_ENTRIES_MAX = 4096
 PAGE_BYTES_GOAL = 4 << 20  # while a page is smaller the next one asks for twice as many entries
@@ -35,10 +37,15 @@ PAGE_BYTES_GOAL = 4 << 20  # while a page is smaller the next one asks for twice
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """Seconds: how often progress is asked for, and how long a watch may say nothing."""
+    """Seconds: after how much silence progress is asked for, and how long a watch may say nothing."""
 
-    progress_s: float = 0.5
+    progress_s: float = PROGRESS_S
     silent_s: float = 2.0
+
+    @classmethod
+    def of(cls, silent_s: float) -> FollowOptions:
+        """For a watch that may be silent for so long: it is asked twice meanwhile."""
+        return cls(min(PROGRESS_S, silent_s * ASKED_AFTER), silent_s)
 
 
 @dataclass(slots=True)
@@ -91,6 +98,8 @@ class Follower:
         self._last: EntryName | None = None
         self._base = 0
         """Where following began."""
+        self._heard = 0.0
+        """When the watch said something last, by the event loop's clock."""
         self._gone = 0
         """What is trimmed or compacted: etcd has no events through this revision."""
         self._away = Episodes(
@@ -183,7 +192,9 @@ class Follower:
     async def _next(self, stream: WatchStream) -> WatchBatch:
         try:
             async with asyncio.timeout(self._options.silent_s):
-                return await stream.next()
+                found = await stream.next()
+                self._heard = asyncio.get_running_loop().time()
+                return found
         except TimeoutError:
             raise EtcdError(
                 f"the watch said nothing for {self._options.silent_s} s",
@@ -192,18 +203,20 @@ class Follower:
             ) from None
 
     async def _ask_for_progress(self, stream: WatchStream) -> None:
-        """Regularly, and at once when somebody learnt of a revision that the watch has not reached.
+        """In silence, and at once when somebody learnt of a revision that the watch has not reached.
 
-        Regularly however often somebody asks meanwhile: reads of what does not change would keep the watch
-        silent, and it would be taken for dead.
+        Entries are a sign of life, too: a watch that brings them is not asked. In silence it is asked however
+        often somebody asks meanwhile: reads of what does not change would keep the watch silent, and it would
+        be taken for dead.
         """
         loop = asyncio.get_running_loop()
-        due, asked = loop.time() + self._options.progress_s, self._head.asked
+        last, asked = loop.time(), self._head.asked
         while True:
             changed = self._head.changed
+            due = max(last, self._heard) + self._options.progress_s
             if self._head.revision > self._position or self._head.asked != asked or loop.time() >= due:
-                asked = self._head.asked
-                due = loop.time() + self._options.progress_s
+                last, asked = loop.time(), self._head.asked
+                due = last + self._options.progress_s
                 await stream.request_progress()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due):

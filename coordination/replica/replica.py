@@ -454,8 +454,13 @@ class Replica:
         return max(self.options.heartbeat_s, self.options.heartbeat_alone_s * alone)
 
     async def _fence_the_dead(self) -> None:
-        """Propose the end of every incarnation that counts although its key is gone from the log."""
+        """Propose the end of every incarnation that counts although its key is gone from the log.
+
+        Who is alone asks nobody: whether its own key is there each heartbeat finds out.
+        """
         counted = [number for number, one in self.state.incarnations.items() if one.live]
+        if counted == [self.incarnation]:
+            return
         try:
             alive = {member.incarnation for member in await self._log.members()}
         except Unavailable as error:

@@ -26,7 +26,7 @@ from iceberg.moving.manifests import Listed, Stored, delete_files, listed, moved
 from iceberg.moving.splicing import Unreadable
 from iceberg.moving.urls import Prefix
 from iceberg.sealed import Damaged, read, sealed
-from iceberg.view_metadata import is_view
+from iceberg.view_names import is_view
 from iceberg.warehouse import Warehouse
 from objectstore import tasks
 from objectstore.retry import find_ours

@@ -30,6 +30,7 @@ from iceberg.latest_ids import (
     DEBEZIUM,
     ENVELOPE_PROPERTY,
     OF_PROPERTY,
+    claim_name,
     envelope_of,
     latest_id,
     latest_key,
@@ -58,11 +59,6 @@ SKIPPED_KEYLESS = "floe.skipped-keyless"
 """Of a snapshot's summary: records that it passed over because they have no key."""
 SKIPPED_UNUSABLE = "floe.skipped-unusable"
 """Of a snapshot's summary: records that it passed over because they are no envelope that says a row."""
-
-
-def claim_name(topic: str) -> str:
-    """The claim of who keeps a topic's latest table."""
-    return f"latest/{topic}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from iceberg import arrow_types, flat
+from iceberg import arrow_types, flat, flat_rows
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_ids import VALUE_ID
 from iceberg.evolution import OWN_IDS, RAW
@@ -73,7 +73,7 @@ class Fold:
             if source.metadata.num_rows != rows:
                 raise UnfitFile(f"{name} has {source.metadata.num_rows} rows, its manifest says {rows}")
             for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
-                fitted = flat.nested_rows(fit(batch, self._source))
+                fitted = flat_rows.nested_rows(fit(batch, self._source))
                 kafka = fitted.column("kafka")
                 if not pc.all(pc.equal(kafka.field("partition"), partition)).as_py():
                     raise UnfitFile(f"{name} has rows of another partition than {partition}")
@@ -117,7 +117,7 @@ class Fold:
         at = next(n for n, each in enumerate(batch.schema) if int(each.metadata[FIELD_ID]) == VALUE_ID)
         field = batch.schema.field(at).with_type(value.type)
         fitted = fit(batch.set_column(at, field, value), self._nested)
-        fitted = fitted if self._nested == self._target else flat.flat_rows(fitted, self._target)
+        fitted = fitted if self._nested == self._target else flat_rows.flat_rows(fitted, self._target)
         return pa.RecordBatch.from_arrays([*fitted.columns, gone], schema=self._schema)
 
     def _fold(self) -> None:

@@ -17,23 +17,22 @@ from coordination.log import LogError
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state.members import runs_jobs
 from coordination.trouble import ERROR_LENGTH_MAX, Troubles
-from iceberg import maintenance
 from iceberg.claim import ClaimRefused
-from iceberg.committer import CommitError, LostRace
-from iceberg.latest_ids import wanted
+from iceberg.latest_ids import claim_name, wanted
 from iceberg.options import Parts
+from iceberg.pointer_commit import CommitError, LostRace, TableConflict
 from iceberg.rendezvous import goes_first
-from iceberg.setup import TableConflict
 from iceberg.steps import Steps
-from iceberg.upsert.committer import LatestCommitter, Upserted, claim_name
 from iceberg.upsert.lags import LatestLags
 from iceberg.upsert.plan import Pace
 from iceberg.upsert.steps import UpsertSteps
 from objectstore import tasks
+from objectstore.late import ready
 from objectstore.store import StoreError
 
 if TYPE_CHECKING:
     from coordination.state.types import Topic
+    from iceberg.upsert.committer import LatestCommitter, Upserted
 
 _logger = logging.getLogger("floe.iceberg.upsert")
 
@@ -190,6 +189,8 @@ class UpsertService:
             topic = state.topics.get(name)
             if topic is not None and wanted(topic, state.cluster_configs, state.feature_level):
                 if name not in self._jobs:
+                    await ready("iceberg.upsert.committer")
+                    await ready("iceberg.maintenance")
                     self._jobs[name] = self._job(topic, now)
             elif name in self._jobs:
                 await self._forget(name)
@@ -200,6 +201,8 @@ class UpsertService:
 
     def _job(self, topic: Topic, now: float) -> _Job:
         ahead = 0.0 if goes_first(self._parts.replica, topic.topic_id) else 2 * self._options.interval_s
+        from iceberg.upsert.committer import LatestCommitter
+
         committer = LatestCommitter(self._parts, topic.name, self._steps(topic.name))
         return _Job(committer, now + ahead, now)
 
@@ -286,6 +289,8 @@ class UpsertService:
         head = await job.committer.settled_head()
         if head is not None:
             grace_s = parts.options.orphan_grace_s
+            from iceberg import maintenance
+
             await maintenance.collect(parts.store, parts.warehouse, head, now_ms, grace_s, Steps())
 
 

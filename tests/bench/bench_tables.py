@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from iceberg import layout, writer
 from iceberg.layout import Layout
-from iceberg.writers import FileWriter, ProcessWriter, ThreadWriter
+from iceberg.writers import ProcessWriter
+from iceberg.writing import FileWriter, ThreadWriter
 from objectstore import batch
 from objectstore.compression import Compression
 from tests.bench.bench_schema import BATCH_RECORDS, flight_values, median_rate

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, cast
 
 from starlette.types import ASGIApp
@@ -26,7 +27,6 @@ from coordination.commands import RegisterAgent
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.state.data import FEATURE_LEVEL_MAX
-from iceberg.writers import ThreadWriter
 from objectstore.faulty import FaultRates, FaultyStore
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
@@ -36,6 +36,17 @@ from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.network import HOST, Network
 
 PORT_FIRST = 9100
+LATE = (
+    "iceberg.committer",
+    "iceberg.upsert.committer",
+    "iceberg.catalog",
+    "iceberg.maintenance",
+    "iceberg.peeking",
+)
+"""What an agent imports when it first needs it (objectstore/late.py): here it is there."""
+for _each in LATE:
+    import_module(_each)
+
 STORE_RETRY = RetryPolicy(tries_max=4, total_s_max=3.0, wait_s_max=0.5)
 
 
@@ -122,8 +133,7 @@ def _without_processes(background: Background) -> None:
     background._compaction = _compaction  # type: ignore[method-assign]  # likewise
     service = background.committers
     if service is not None:
-        service._parts = replace(service._parts, writer=ThreadWriter())
-        service._writer = None
+        service._options = replace(service._options, writer_process=False)
 
 
 @dataclass(slots=True)

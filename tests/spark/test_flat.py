@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from iceberg import flat
+from iceberg import flat_rows
 from iceberg.spark import JobError, decoder, repair, value_type
 from iceberg.spark.audit import audit
 from iceberg.spark.given import AuditInput
@@ -117,7 +117,7 @@ async def test_spark_queries_a_flat_table_and_the_audit_sees_each_of_its_columns
     outcome = await asyncio.to_thread(judged, spark, given)
     assert (outcome.counts, outcome.rows.rows) == ({}, 6)
 
-    monkeypatch.setattr(flat, "flat_rows", damaging(flat.flat_rows))
+    monkeypatch.setattr(flat_rows, "flat_rows", damaging(flat_rows.flat_rows))
     await writing.say([encoded(LATER, user_id="eight", price=2.5)], [b"8"])
     await rig.drain(rig.committer())
     (told,) = (await writing.audited(spark, tmp_path)).findings

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
-
-from pyiceberg.manifest import ManifestFile
+from typing import TYPE_CHECKING, Any
 
 from agent.background.scrub.damage import Place
 from agent.background.scrub.needs import Look, Need
 from coordination.replica import Replica
 from coordination.state.types import Table
-from iceberg import history, maintenance, manifest_avro, manifests
+from iceberg import history
 from iceberg.head import load
 from iceberg.metadata import decode_steps
 from iceberg.sealed import Damaged
 from iceberg.warehouse import OutsideWarehouse, Warehouse
+from objectstore.late import ready
 from objectstore.store import NotFound, ObjectStore
 from objectstore.turns import in_turns
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+
+    from iceberg.manifests import Extent
 
 SEEN_MAX = 200_000  # files of one table that are remembered as looked at; beyond, some are read twice
 _END = "\uffff"
@@ -45,6 +49,7 @@ class TableWalk:
             table = self._replica.state.tables.get((namespace, name))
             if table is None:
                 continue
+            await ready("iceberg.maintenance")
             async for each in self._table(table, manifest if mark == done else "", look):
                 yield f"{mark}\n{each}"
             yield f"{mark}\n{_END}"
@@ -86,6 +91,8 @@ class TableWalk:
         content = await look(self._need(table, manifest.manifest_path, manifest.manifest_length))
         if content is None:
             return
+        from iceberg import manifests
+
         try:
             entries = await asyncio.to_thread(manifests.entries, manifest, content)
         except (Damaged, ValueError):
@@ -121,6 +128,8 @@ class TableWalk:
 
     async def _reached(self, table: Table, key: str) -> bool:
         """Whether the table as it is now leads to a file; where that cannot be told it may."""
+        from iceberg import maintenance
+
         try:
             head = await load(self._store, self._warehouse, table.metadata_location)
             return key in await maintenance.reachable(self._store, self._warehouse, head)
@@ -128,7 +137,7 @@ class TableWalk:
             return True
 
     @staticmethod
-    def _places(table: Table, extent: manifests.Extent | None) -> tuple[Place, ...]:
+    def _places(table: Table, extent: Extent | None) -> tuple[Place, ...]:
         """The offsets whose rows a file holds: of the table, not of the topic."""
         if extent is None or not table.topic:
             return ()
@@ -136,4 +145,6 @@ class TableWalk:
 
 
 def _listed(location: str, content: bytes) -> list[ManifestFile]:
+    from iceberg import manifest_avro
+
     return list(manifest_avro.read_list(location, content))

@@ -31,7 +31,7 @@ from iceberg import ledger
 from iceberg.head import Head
 from iceberg.rest_access import Gate
 from iceberg.rest_errors import CatalogError
-from iceberg.view_metadata import is_view
+from iceberg.view_names import is_view
 from objectstore.store import StoreError
 from objectstore.turns import Turns, in_turns
 
@@ -111,7 +111,7 @@ class OneTable:
         return _Asked(key, found, gate, whole(request, "from", 0), sample)
 
     async def _content(self, asked: _Asked) -> Sequence[Html]:
-        peeking = self._looks.peeking()
+        peeking = await self._looks.peeking()
         head = await peeking.head(asked.table.metadata_location)
         found = await peeking.snapshots(head.metadata, asked.skip, SNAPSHOTS)
         files = await peeking.files(head, lambda _: True, FILES)
@@ -135,7 +135,7 @@ class OneTable:
 
     async def _sample(self, asked: _Asked, head: Head) -> list[Html]:
         """The first rows of the newest file."""
-        peeking, most = self._looks.peeking(), self._parts.config.console.table_rows_max
+        peeking, most = await self._looks.peeking(), self._parts.config.console.table_rows_max
         title = tag("h2", "Some rows")
         files = await peeking.files(head, lambda _: True, 1)
         if not files.files or not head.topic_id:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.http.console.words import moment
-from iceberg.peeking import Bounds, Peeking, added
 from iceberg.warehouse import Warehouse
+from objectstore.late import ready
 
 if TYPE_CHECKING:
     from agent.http.parts import Parts
+    from iceberg.peeking import Peeking
     from iceberg.small_files import LiveFile
 
 
@@ -29,23 +30,27 @@ class TableLooks:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        console = parts.config.console
-        self._bounds = Bounds(
+
+    async def peeking(self) -> Peeking:
+        """What looks. Raises ValueError where the warehouse is elsewhere."""
+        config, console = self._parts.config, self._parts.config.console
+        warehouse = Warehouse.of(config.store.url, config.warehouse)
+        await ready("iceberg.peeking")
+        from iceberg.peeking import Bounds, Peeking
+
+        bounds = Bounds(
             console.table_metadata_bytes_max,
             console.table_manifests_max,
             console.table_file_bytes_max,
             console.search_ms_max / 1000,
         )
-
-    def peeking(self) -> Peeking:
-        """What looks. Raises ValueError where the warehouse is elsewhere."""
-        config = self._parts.config
-        warehouse = Warehouse.of(config.store.url, config.warehouse)
-        return Peeking(self._parts.store, warehouse, self._bounds)
+        return Peeking(self._parts.store, warehouse, bounds)
 
     async def row(self, location: str, partition: int, offset: int) -> RowPlace:
         """Where a topic's record is in its table. Raises StoreError and ValueError."""
-        peeking = self.peeking()
+        peeking = await self.peeking()
+        from iceberg.peeking import added
+
         head = await peeking.head(location)
 
         def wanted(file: LiveFile) -> bool:

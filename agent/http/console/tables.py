@@ -15,7 +15,7 @@ from agent.http.needs import DESCRIBE_CLUSTER_QUIETLY, DESCRIBE_QUIETLY
 from agent.http.parts import Parts
 from agent.http.tables import told_of
 from coordination.state.types import Table
-from iceberg.view_metadata import is_view
+from iceberg.view_names import is_view
 from objectstore.turns import Turns, in_turns
 
 HERE: Final = "/console/tables"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,14 +37,16 @@ from coordination.state.subject_types import SubjectTable, context_of
 from coordination.state.subjects import referring, registered
 from coordination.state.types import Naming, Schema, Topic
 from iceberg import flat, head, ledger, metadata
-from iceberg.avro_columns import UNNAMED
-from iceberg.impact import Impact, Message, impact
+from objectstore.late import ready
 from objectstore.turns import Turns, in_turns
 from schema import judges
 from schema.descriptors import DescriptorError, message_at
 from schema.followed import PROTOBUF
 from schema.registry import protobuf
 from schema.registry.parsed import InvalidSchema
+
+if TYPE_CHECKING:
+    from iceberg.impact import Impact, Message
 
 MESSAGES_MAX = 64  # of the file, at its top level: columns of those are told
 TOPICS_TOLD_MAX = 200
@@ -77,6 +79,7 @@ class ImpactRoutes:
 
     async def impact(self, request: Request) -> Response:
         """What it would touch."""
+        await ready("iceberg.impact")
         given = schema_given(await object_of(request, self._parts.config.http.body_bytes_max))
         await barrier(self._parts)
         table, subject = self._state.subjects, subject_meant(self._state.subjects, request)
@@ -176,6 +179,8 @@ class ImpactRoutes:
                 return {**shown, "made": True, "unknown": f"the catalog answered {status}"}
             found, shown["made"] = _of_metadata(told["metadata"]), True
         key, types_max = ROLES[each.role] == "key", self._parts.config.tables.types_max
+        from iceberg.impact import impact
+
         columns: Impact = await asyncio.to_thread(
             impact, found, messages, newest, key=key, types_max=types_max
         )
@@ -196,6 +201,9 @@ def _messages(wanted: Wanted) -> list[Message]:
 
 def _named(schema_type: str, form: bytes, imports: dict[str, bytes]) -> list[Message]:
     """A file's messages of the top level, or what a schema of another type describes. Blocks."""
+    from iceberg.avro_columns import UNNAMED
+    from iceberg.impact import Message
+
     found = []
     try:
         if schema_type != PROTOBUF:

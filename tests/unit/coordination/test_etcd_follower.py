@@ -31,6 +31,7 @@ class Server:
 
     def __init__(self) -> None:
         self.watches = self.progress_requests = 0
+        self.calls: list[Call] = []
         self.alive = True
         self.revision = 7
         self.entry: kv_pb2.KeyValue | None = None
@@ -46,7 +47,8 @@ class Server:
 
     async def watch(self, create: pb.WatchCreateRequest) -> WatchStream:
         self.watches += 1
-        stream = WatchStream(Call(self), "scripted")
+        self.calls.append(Call(self))
+        stream = WatchStream(self.calls[-1], "scripted")
         await stream.open(create, 1.0)
         return stream
 
@@ -66,6 +68,10 @@ class Call:
         self._server.progress_requests += 1
         if self._server.alive:
             await self._answers.put(pb.WatchResponse(header=header))
+
+    def say(self, response: pb.WatchResponse) -> None:
+        """Say something that nobody asked for."""
+        self._answers.put_nowait(response)
 
     async def read(self) -> object:
         return await self._answers.get()
@@ -115,6 +121,34 @@ def test_steady_reads_without_writes_leave_the_watch_alone(barrier_every_s: floa
     virtually(follow(server, barrier_every_s))
     assert server.watches == 1
     assert SECONDS / OPTIONS.progress_s - 2 <= server.progress_requests <= SECONDS / OPTIONS.progress_s + 2
+
+
+def test_a_watch_that_brings_entries_is_not_asked_how_far_it_is() -> None:
+    """Each entry is a sign of life; once they cease it is asked again, and so it is not taken for dead."""
+    server, asked = Server(), []
+
+    async def read() -> None:
+        async for _ in reader(server, Head()).follow(0):
+            pass
+
+    async def write() -> None:
+        reading = asyncio.ensure_future(read())
+        await asyncio.sleep(OPTIONS.progress_s / 2)  # at its beginning it is asked where it stands
+        asked.append(server.progress_requests)
+        for number in range(100):
+            server.revision += 1
+            server.calls[-1].say(pb.WatchResponse(header=pb.ResponseHeader(revision=server.revision)))
+            await asyncio.sleep(OPTIONS.progress_s * (0.2 if number % 2 else 0.7))
+        asked.append(server.progress_requests)
+        await asyncio.sleep(2 * OPTIONS.silent_s)
+        asked.append(server.progress_requests)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+    virtually(write())
+    assert asked[1] == asked[0]
+    assert asked[2] - asked[1] >= 2 * OPTIONS.silent_s / OPTIONS.progress_s - 2
+    assert server.watches == 1
 
 
 def test_a_silent_watch_is_left_however_often_somebody_asks() -> None:

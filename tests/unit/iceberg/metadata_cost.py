@@ -16,9 +16,9 @@ from pathlib import Path
 from coordination.state.types import Span
 from iceberg import writer
 from iceberg.committer import Committer, CommitterOptions
+from iceberg.groups import FILES_MAX
 from iceberg.layout import Layout
 from iceberg.merging import Expected
-from iceberg.partitioning import FILES_MAX
 from iceberg.small_files import FileSizes
 from iceberg.sorting import Order
 from iceberg.writer import Bounds, FileContent

@@ -12,7 +12,7 @@ from coordination.commands import AlterTopicConfigs
 from coordination.state.types import Done
 from iceberg.committer import CommitError
 from iceberg.latest_ids import latest_id
-from iceberg.setup import TableConflict
+from iceberg.pointer_commit import TableConflict
 from iceberg.upsert.committer import SKIPPED_UNUSABLE
 from iceberg.upsert.service import UpsertOptions, UpsertService
 from tests.unit.iceberg import latest

@@ -14,9 +14,10 @@ import pytest
 from coordination.commands import ReleaseClaim
 from iceberg import ledger
 from iceberg.committer import CommitterOptions, LostRace
+from iceberg.latest_ids import claim_name
 from iceberg.small_files import FileSizes
 from iceberg.upsert import folding
-from iceberg.upsert.committer import SKIPPED_KEYLESS, claim_name
+from iceberg.upsert.committer import SKIPPED_KEYLESS
 from iceberg.upsert.steps import STEPS as EVERY_STEP
 from iceberg.upsert.steps import UpsertSteps
 from objectstore import batch

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg.partitioning import Group
+from iceberg.groups import Group
 from iceberg.small_files import LiveFile, overlapping
 from iceberg.spark.rewriting import DataFile, Sizes, Step, steps
 

@@ -15,8 +15,8 @@ from iceberg.committer import CommitError, Committer, CommitterOptions, LostRace
 from iceberg.ledger import LedgerError
 from iceberg.metadata import Retention
 from iceberg.plan import CommitPlan, fitting
+from iceberg.pointer_commit import TableConflict
 from iceberg.rows import UNREADABLE_HEADER
-from iceberg.setup import TableConflict
 from objectstore import batch
 from objectstore.compression import Compression
 from tests.unit.iceberg import rig as rigs

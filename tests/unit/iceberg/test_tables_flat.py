@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, BindSchema
 from coordination.state.types import Done
-from iceberg import arrow_types, column_metrics, evolution, flat, layout, manifests, metadata
+from iceberg import arrow_types, column_metrics, evolution, flat, flat_rows, layout, manifests, metadata
 from iceberg.column_ids import VALUE_ID
 from iceberg.committer import CommitterOptions
 from iceberg.evolution import OWN_IDS
@@ -108,9 +108,9 @@ def test_rows_are_the_same_on_both_sides(fields: list[dict[str, Any]], seed: int
     for row in rows:
         row["value"] = None if chance.random() < 0.3 else row["value"]
     batch = pa.RecordBatch.from_pylist(rows, schema).slice(skipped, 3)
-    there = flat.flat_rows(batch, flat.flat_schema(schema))
+    there = flat_rows.flat_rows(batch, flat_rows.flat_schema(schema))
     assert there.schema.equals(pa.schema([arrow_types.whole(each) for each in flat.flattened(fields)]))
-    assert flat.nested_rows(there).equals(batch)
+    assert flat_rows.nested_rows(there).equals(batch)
     for row, made in zip(batch.to_pylist(), there.to_pylist(), strict=True):
         value = row.pop("value")
         own = None if value is None else {name: value.pop(name) for name in ("__raw__", "__err__")}

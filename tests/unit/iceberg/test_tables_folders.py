@@ -13,8 +13,8 @@ from coordination.commands import CommitTable
 from coordination.state.types import Done
 from iceberg.catalog import Catalog
 from iceberg.folders import folder_of, neighbour
+from iceberg.pointer_commit import TableConflict
 from iceberg.rest_locations import PATHS
-from iceberg.setup import TableConflict
 from iceberg.warehouse import Warehouse
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving

@@ -17,7 +17,8 @@ from iceberg.layout import Binding, Bindings, Layout
 from iceberg.merging import Expected, Merge, UnfitFile
 from iceberg.parquet_footer import footer_of, stored_bytes
 from iceberg.writer import FileContent
-from iceberg.writers import ProcessWriter, ThreadWriter, WriterDied
+from iceberg.writers import ProcessWriter
+from iceberg.writing import ThreadWriter, WriterDied
 from objectstore import batch
 from schema.compiler import compile_protos
 from schema.descriptors import load

@@ -14,8 +14,8 @@ from coordination.state.types import Done
 from iceberg import maintenance
 from iceberg.committer import Committer
 from iceberg.folders import folder_of
+from iceberg.pointer_commit import TableConflict
 from iceberg.service import CommitterService
-from iceberg.setup import TableConflict
 from iceberg.steps import Steps
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import KillAt, Killed, Rig, until

@@ -12,7 +12,7 @@ import pytest
 
 from coordination.commands import AlterTopicConfigs, CommitTable
 from coordination.state.types import Done
-from iceberg import foreign, history, lineage, merging, metadata, splicing
+from iceberg import foreign, history, lineage, merging, metadata, row_ids, splicing
 from iceberg.committer import Committer
 from iceberg.parquet_footer import Footer
 from iceberg.small_files import FileSizes
@@ -296,7 +296,7 @@ async def test_an_engines_rewrite_keeps_ids_or_is_refused(
     given = await rewrite(rig)
     numbers = [witness.ids[0, at] for at in range(6)]
     rows = given.rows
-    for at, field in enumerate(lineage.FIELDS):
+    for at, field in enumerate(row_ids.FIELDS):
         rows = rows.append_column(field, [[each[at] for each in numbers]])
     given = replace(given, rows=rows if how is None else how(rows), row_id=6)
     status, answer = await given.commit()

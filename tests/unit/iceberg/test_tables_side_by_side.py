@@ -15,7 +15,7 @@ from iceberg import manifests
 from iceberg.committer import Committer
 from iceberg.steps import Steps
 from iceberg.writer import FileContent
-from iceberg.writers import ThreadWriter
+from iceberg.writing import ThreadWriter
 from objectstore.store import StoreError
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig

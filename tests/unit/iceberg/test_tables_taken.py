@@ -12,7 +12,7 @@ from coordination.commands import CommitTable, DropTable
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.types import Done
 from iceberg.catalog import Catalog
-from iceberg.setup import TableConflict
+from iceberg.pointer_commit import TableConflict
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig

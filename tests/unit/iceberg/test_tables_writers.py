@@ -11,7 +11,8 @@ import pytest
 from iceberg import layout, writer
 from iceberg.partitioning import By
 from iceberg.writer import FileContent
-from iceberg.writers import ProcessWriter, ThreadWriter, WriterDied
+from iceberg.writers import ProcessWriter
+from iceberg.writing import ThreadWriter, WriterDied
 from objectstore import batch
 from objectstore.batch import CorruptBatch
 from tests.unit.schema import samples

@@ -11,7 +11,7 @@ import pytest
 
 from coordination.commands import PutNamespace
 from iceberg.catalog import Catalog
-from iceberg.view_metadata import is_view
+from iceberg.view_names import is_view
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.serving import ask, catalog_of

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from agent.cli.importing import without_collections
+from objectstore.late import without_collections
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -11,8 +11,7 @@ from agent.telemetry.refusals import Refusals
 from coordination.clock import ManualClock
 from coordination.commands import BindSchema, Claim, CommitTable, DeleteTopic, PutNamespace
 from coordination.state.types import Done
-from iceberg.latest_ids import latest_id
-from iceberg.upsert.committer import claim_name
+from iceberg.latest_ids import claim_name, latest_id
 from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.http.registry_rig import A2, A, Registry
 
