@@ -81,6 +81,8 @@ class FetchRequest:
     read_committed: bool
     quiet: Callable[[], int] = lambda: 0
     standing: Standing | None = None
+    waited_s: float = 0.0
+    """Seconds of `wait_s` that are over already."""
 
 
 @dataclass(slots=True)
@@ -135,9 +137,18 @@ class FetchDriver:
         self._leaving = True
         self.waiters.wake_all()
 
+    def waits_s(self, wanted_s: float) -> float:
+        """How long a poll waits that is to wait so long, seconds."""
+        return min(wanted_s, self._limits.wait_s_max)
+
+    @property
+    def parks(self) -> bool:
+        """Whether polls wait here."""
+        return not (self._leaving or self.away())
+
     async def fetch(self, request: FetchRequest) -> list[Fetched]:
         """The answer per partition, in the request's order."""
-        deadline = self._loop.time() + min(request.wait_s, self._limits.wait_s_max)
+        deadline = self._loop.time() + self.waits_s(request.wait_s) - request.waited_s
         lost = Lost()
         for left in reversed(range(REPLANS_MAX)):
             plan = await self._ready(request, deadline)
