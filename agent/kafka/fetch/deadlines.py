@@ -6,6 +6,8 @@ import asyncio
 import heapq
 from typing import Final, Protocol
 
+from objectstore import tasks
+
 TICK_S: Final = 0.004
 """Deadlines within the same tick are over together, at its end: each is late by this at most, seconds."""
 
@@ -71,4 +73,7 @@ class Deadlines:
         for waiting in over:
             while waiting:
                 one, _ = waiting.popitem()
-                one.due()
+                try:
+                    one.due()
+                except BaseException as error:
+                    tasks.tell("deadline", error)
