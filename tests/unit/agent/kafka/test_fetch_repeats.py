@@ -25,8 +25,10 @@ from agent.net.wire.generated import fetch as f
 from agent.net.wire.generated import metadata as m
 from coordination.commands import DeleteTopic, MoveLogStart
 from coordination.kafka_codes import Code
+from coordination.state.acl_types import ResourceType
 from objectstore.batch import records
 from tests.equipment.fetch_session import FetchSession
+from tests.unit.agent.kafka.guards_rig import READ, guarded
 from tests.unit.agent.kafka.test_fetch_sessions import of
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
 from tests.unit.agent.rig import Agent, batch
@@ -311,8 +313,7 @@ async def test_quotas_are_held_against_every_poll(agent: Agent) -> None:
     await create(agent)
     async with door(agent) as opened:
         wire, other = await opened.connect(), await opened.connect()
-        wire.send(await idle(wire, 0, wait_ms=100))
-        await until(lambda: opened.parked == 1)
+        await long(opened, wire, 0)
         limited = acq.EntryData(
             [acq.EntityData("client-id", "idler")], [acq.OpData("consumer_byte_rate", 1e9)]
         )
@@ -323,6 +324,20 @@ async def test_quotas_are_held_against_every_poll(agent: Agent) -> None:
         for _ in range(2):
             assert code(await wire.ask(poll(0))) == 0
         assert opened.waited == 1, "each was counted since"
+
+
+async def test_a_right_that_is_revoked_meanwhile_is_asked_for_again() -> None:
+    async with guarded() as rig, door(rig.agent) as opened:
+        await rig.allow(READ, ResourceType.TOPIC, "seen", who="User:ANONYMOUS")
+        wire, request = await opened.connect(), poll(0)
+        request.topics[0].topic = "seen"
+        assert code(await wire.ask(request)) == 0
+        stretch(opened)
+        await parked(opened, wire, request)
+        assert await rig.revoke("seen") == 1
+        over(opened)
+        assert code(await wire.take()) == Code.TOPIC_AUTHORIZATION_FAILED
+        assert code(await wire.ask(request)) == Code.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_a_session_s_next_request_by_another_connection_ends_it(agent: Agent) -> None:
@@ -375,9 +390,8 @@ async def test_an_agent_that_leaves_answers_at_once(agent: Agent) -> None:
         await long(opened, wire, 0)
         agent.services.fetch.leave()
         assert code(await wire.take()) == Code.NONE
-        wire.send(poll(0))
-        assert code(await wire.take()) == Code.NONE
-        assert opened.parked == 0
+        assert code(await wire.ask(poll(0))) == Code.NONE
+        assert opened.waited == 1, "none waits any more"
 
 
 async def test_what_is_remembered_is_bounded(agent: Agent) -> None:
