@@ -109,7 +109,6 @@ class FetchDriver:
         self._reader = reader
         self._merged = merged
         self._limits = limits
-        self._metrics = metrics
         self._damages = damages
         self._loop = asyncio.get_running_loop()
         self._unread = Episodes(
@@ -121,6 +120,7 @@ class FetchDriver:
         self.away: Callable[[], bool] = lambda: False
         """Whether clients are told to go elsewhere: nobody waits here then."""
         self.waiters = Waiters()
+        metrics.fetch_parked.set_function(lambda: self.waiters.count)
 
     def applied(self, applied: Applied) -> None:
         """Listener of the replica: wakes long polls one turn of the loop later.
@@ -208,15 +208,12 @@ class FetchDriver:
 
     async def _woken(self, event: asyncio.Event, seconds: float) -> None:
         """Wait for the event, at most so long."""
-        self._metrics.fetch_parked.inc()
         try:
             with step("wait for records", self._loop.time, waits=True):
                 async with asyncio.timeout(seconds):
                     await event.wait()
         except TimeoutError:
             return
-        finally:
-            self._metrics.fetch_parked.dec()
 
     async def _plan(self, request: FetchRequest) -> Plan:
         """A plan with merged ranges looked up. The state may move meanwhile: then it is looked at again."""

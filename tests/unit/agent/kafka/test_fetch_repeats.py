@@ -53,7 +53,7 @@ class Door:
             self.waited += found is not None
             return found
 
-        agent.dispatcher.repeats.again = counted  # type: ignore[method-assign]
+        agent.dispatcher.repeats.again = counted  # type: ignore[method-assign]  # watched
 
     @property
     def parked(self) -> int:
@@ -141,6 +141,8 @@ async def parked(opened: Door, wire: Wire, request: f.FetchRequest) -> None:
     wire.send(request)
     await until(lambda: opened.parked == 1)
     assert (opened.tasks, opened.agent.services.fetch.waiters.count) == (0, 1)
+    (told,) = opened.agent.services.metrics.fetch_parked.collect()
+    assert [sample.value for sample in told.samples] == [1], "it is counted among those that wait"
 
 
 async def idle(wire: Wire, *offsets: int, **more: Any) -> f.FetchRequest:
@@ -182,7 +184,7 @@ async def test_in_every_form_of_the_request(agent: Agent, version: int) -> None:
 def wire_client(opened: Door, number: int = 0) -> Any:
     """The dispatcher's own state of a connection, the first one."""
     protocol = list(opened.server._shared.live.values())[number]
-    return protocol._info.session  # type: ignore[attr-defined]
+    return protocol._info.session  # type: ignore[attr-defined]  # private
 
 
 def over(opened: Door) -> None:
