@@ -26,6 +26,7 @@ from objectstore.naming import SNAPSHOTS, parse_snapshot_key, snapshot_key
 from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition
 
 CLAIM = "snapshot"
+MIDDLE_GENERATION = 1  # of Python's collector; with the youngest
 BYTES_PER_ENTRY = 1_000
 """Of a snapshot, worth writing for each entry that an agent that starts need not apply, some 0.15 ms."""
 UNCONFIRMED_S_MAX = 60.0
@@ -153,7 +154,9 @@ class SnapshotKeeper(Job):
             for step in freeze(self.replica.state):
                 frozen = step
                 if self._loop.time() >= until:
-                    gc.collect(0)  # looks at this slice's notes, finds numbers, and never looks again
+                    # looks at this slice's notes, and leaves them to full collections; left in the middle
+                    # generation all of them are gone over at once, by whatever collection of it comes next
+                    gc.collect(MIDDLE_GENERATION)
                     await asyncio.sleep(0)
                     until = self._loop.time() + self.options.slice_s
         return frozen

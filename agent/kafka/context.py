@@ -141,6 +141,8 @@ class Client:
     """Tells the connection that the login is done."""
     mute: Callable[[float], None] = lambda seconds: None
     """Stops reading the connection for so many seconds."""
+    repeat: object | None = None
+    """Its newest Fetch, if that found nothing (agent/kafka/repeats.py)."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
 
@@ -154,6 +156,10 @@ class Context:
     client_id: str | None = None
     charge: Charge | None = None
     """What the request takes of the client's quotas, while there are any."""
+    waited_s: float = 0.0
+    """How long the request has waited already, seconds."""
+    nothing: object | None = None
+    """Set by Fetch where it found nothing: what that depended on (agent/kafka/repeats.py)."""
 
     @property
     def state(self) -> State:

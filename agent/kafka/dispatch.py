@@ -7,15 +7,17 @@ connection (agent/net/server.py): there is no answer that every client would und
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, NamedTuple
 
 from agent.kafka.context import Client, Context, Services
 from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
 from agent.kafka.guards import guarded
 from agent.kafka.handlers import HANDLERS, Handler
-from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
+from agent.kafka.order import DROPPED, FETCH, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
 from agent.kafka.quotas.metering import Metering
+from agent.kafka.repeats import Repeats
 from agent.net.listening import ConnectionInfo, RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, PRODUCE, Codec, Encoded
 from agent.net.wire.errors import WireError
@@ -49,6 +51,7 @@ class Dispatcher:
             key: _Served(handler, APIS[key].codec(), *handler.VERSIONS) for key, handler in HANDLERS.items()
         }
         self._pauses = 0
+        self.repeats = Repeats(services, self._awake)
         services.replica.on_wake.append(self._woke)
 
     async def __call__(
@@ -71,13 +74,14 @@ class Dispatcher:
                 mute=connection.mute,
             )
             connection.on_lost = connection.session.turns.close
+            connection.again = partial(self.repeats.again, connection, connection.session)
         client: Client = connection.session
         connection.metered = bool(self._services.replica.state.quotas.entities)
         self._check_awake(client, awake)
         kind = KINDS.get(header.api_key, Kind.READ)
         if kind is Kind.COMMIT and len(body) > DECODED_HERE_BYTES_MAX:
             kind = Kind.WRITE  # decoded in a thread: a smaller one behind it must not pass it there
-        waited = not client.turns.at_once(kind)
+        waited = not (context.has_turn or client.turns.at_once(kind))
         if waited:
             await client.turns.wait(kind)
         try:
@@ -120,10 +124,12 @@ class Dispatcher:
             client.software = LIBRDKAFKA
         if header.api_key == API_VERSIONS and connection.only_api_versions:
             client.stamp = self._services.replica.state.revision
-        return await self.answer(client, header, body)
+        return await self.answer(client, header, body, context)
 
-    async def answer(self, client: Client, header: RequestHeader, body: memoryview) -> list[Buffer] | None:
-        """The response's body; None when the client expects no answer.
+    async def answer(
+        self, client: Client, header: RequestHeader, body: memoryview, asked: RequestContext | None = None
+    ) -> list[Buffer] | None:
+        """The response's body; None when the client expects no answer. `asked`: where it came over a socket.
 
         Raises WireError when the connection must be closed. Admission of Produce happens before the first
         await that lets another request of the same connection run.
@@ -140,12 +146,17 @@ class Dispatcher:
             request = await asyncio.to_thread(served.codec.decode_request, body, version)
             self._check_awake(client, self._services.replica.check_awake())
         context = Context(self._services, client, header.client_id)
+        if asked is not None:
+            context.waited_s = asked.waited_s
         if self._services.replica.state.quotas.entities:
             return await self._metered(context, served, header, request, len(body))
         response = await guarded(context, header.api_key, served.handler, request, version)
         if isinstance(response, Encoded):
             return response.buffers
-        return None if response is None else served.codec.encode_response(response, version)
+        answer = None if response is None else served.codec.encode_response(response, version)
+        if header.api_key == FETCH and asked is not None and answer is not None:
+            self.repeats.remember(context, header, asked.frame, answer)
+        return answer
 
     async def _metered(
         self, context: Context, served: _Served, header: RequestHeader, request: Any, size: int
@@ -159,6 +170,10 @@ class Dispatcher:
         unanswered = header.api_key == PRODUCE and request.acks == 0
         handled = guarded(context, header.api_key, served.handler, request, version)
         return await metering.handle(handled, unanswered)
+
+    def _awake(self, client: Client) -> bool:
+        """Whether this process has not paused since the client's connection was first seen."""
+        return self._services.replica.check_awake() and client.pauses == self._pauses
 
     def _woke(self) -> None:
         self._pauses += 1

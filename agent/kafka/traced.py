@@ -23,6 +23,7 @@ class TracedDispatcher:
 
     def __init__(self, inner: Dispatcher, traces: Traces) -> None:
         self._inner, self._traces = inner, traces
+        inner.repeats.on = False  # each poll is a trace of its own
 
     async def __call__(
         self, context: RequestContext, header: RequestHeader, body: memoryview

@@ -392,6 +392,10 @@ class Connection:
         buffers, self.outbox, self.outbox_bytes = self.outbox, [], 0
         return buffers
 
+    def hold(self, frame: memoryview) -> None:
+        """A request's bytes are in memory once more."""
+        self._budget.charge(self._account, len(frame))
+
     def release(self, frame: memoryview) -> None:
         """A request has been worked off: its bytes are free for others."""
         self._budget.give(self._account, len(frame))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from agent.net.admission import UNLIMITED, ListenerLimits
 from agent.net.tls import Tls
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 
+_NOTHING: Final = memoryview(b"")
 ANONYMOUS: Final = "ANONYMOUS"
 """Whoever did not say who they are, as Kafka calls them (`User:ANONYMOUS`)."""
 
@@ -29,6 +30,26 @@ class Listener:
     tls: Tls | None = None
     login: bool = False
     limits: ListenerLimits = UNLIMITED
+
+
+class Place(Protocol):
+    """Where the end of a request that waits without a task is told, once."""
+
+    def answer(self, body: bytes) -> None:
+        """Its answer's body."""
+        ...
+
+    def serve(self, frame: bytes) -> None:
+        """It is to be dispatched after all, in the turn that it has. `frame`: without its size."""
+        ...
+
+
+class Parked(Protocol):
+    """A request that waits without a task."""
+
+    def cancel(self) -> None:
+        """Its connection is gone: nothing is told of it any more."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +82,9 @@ class ConnectionInfo:
     """Stops reading the connection for so many seconds (KIP-219)."""
     welcome: Callable[[str], None] = lambda principal: None
     """The dispatcher says: the login is done, by this principal."""
+    again: Callable[[memoryview, Place], Parked | None] | None = None
+    """Set by the dispatcher: asked with each frame before which nothing is unanswered. None: it is to be
+    dispatched. Else the request has its turn and waits without a task."""
 
 
 @dataclass(slots=True)
@@ -72,6 +96,12 @@ class RequestContext:
     api_version: int
     correlation_id: int
     client_id: str | None
+    frame: memoryview = _NOTHING
+    """The whole request, without its size."""
+    waited_s: float = 0.0
+    """How long it has waited without a task, seconds."""
+    has_turn: bool = False
+    """Whether it had its turn already, in which it waited."""
 
 
 Dispatch = Callable[[RequestContext, RequestHeader, memoryview], Awaitable[list[Buffer] | None]]

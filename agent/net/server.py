@@ -10,9 +10,8 @@ with one log line; nothing here ends the process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
@@ -23,7 +22,9 @@ from agent.net.connection import SCRATCH_BYTES, Budget, Connection, Limits, Slot
 from agent.net.encrypted import Encrypted
 from agent.net.listening import ConnectionInfo, Dispatch, Listener, RequestContext
 from agent.net.muting import Muting
+from agent.net.parking import Parking
 from agent.net.room import Room
+from agent.net.shared import Shared
 from agent.net.strangers import Strangers
 from agent.net.wire.api import API_VERSIONS, APIS
 from agent.net.wire.errors import WireError
@@ -54,27 +55,6 @@ CANCEL_S: Final = 1.0
 BACKLOG: Final = 1024
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What all connections of a server have in common."""
-
-    dispatch: Dispatch
-    limits: Limits
-    metrics: Metrics
-    budget: Budget
-    scratch: memoryview
-    reads: Collection[int]
-    strangers: Strangers
-    admission: Admission | None
-    encrypted: memoryview = field(default_factory=lambda: memoryview(bytearray(SCRATCH_BYTES)))
-    live: dict[int, _Protocol] = field(default_factory=dict)
-    tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
-    last_id: int = 0
-    draining: bool = False
-    empty: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever the last connection is gone."""
-
-
 class Server:
     """Serves Kafka connections on any number of listeners."""
 
@@ -92,7 +72,7 @@ class Server:
         scratch = memoryview(bytearray(SCRATCH_BYTES))
         strangers = Strangers(limits.strangers_max, limits.login_s_max)
         told, turned = metrics or Metrics(), strangers.in_turn(dispatch)
-        self._shared = _Shared(turned, limits, told, budget, scratch, reads, strangers, admission)
+        self._shared = Shared(turned, limits, told, budget, scratch, reads, strangers, admission)
         self._shared.metrics.request_bytes.set_function(lambda: budget.used)
         self._shared.metrics.strangers.set_function(strangers.__len__)
         self._servers: list[asyncio.Server] = []
@@ -186,7 +166,7 @@ class Server:
                 protocol.sweep(now)
 
 
-def _accepted(shared: _Shared, listener: Listener) -> asyncio.BaseProtocol:
+def _accepted(shared: Shared, listener: Listener) -> asyncio.BaseProtocol:
     """What a new connection of the listener begins with."""
     admission = shared.admission
     if admission is None or not admission.wanted(listener.limits):
@@ -194,7 +174,7 @@ def _accepted(shared: _Shared, listener: Listener) -> asyncio.BaseProtocol:
     return Gate(admission, listener.name, listener.limits, partial(_let_in, shared, listener))
 
 
-def _let_in(shared: _Shared, listener: Listener, gone: Callable[[], None] | None) -> asyncio.BufferedProtocol:
+def _let_in(shared: Shared, listener: Listener, gone: Callable[[], None] | None) -> asyncio.BufferedProtocol:
     """What it goes on with. `gone` is called when it ends."""
     if listener.tls is None:
         return _Protocol(shared, listener, gone)
@@ -212,7 +192,7 @@ def _let_in(shared: _Shared, listener: Listener, gone: Callable[[], None] | None
 class _Protocol(asyncio.BufferedProtocol):
     """Drives one Connection."""
 
-    def __init__(self, shared: _Shared, listener: Listener, gone: Callable[[], None] | None = None) -> None:
+    def __init__(self, shared: Shared, listener: Listener, gone: Callable[[], None] | None = None) -> None:
         self._shared, self._gone = shared, gone
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -223,6 +203,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._info.room, self._info.mute = self._room, self._muting.mute
         self._info.stranger, self._info.welcome = listener.login, self._welcome
         self._reads: dict[asyncio.Task[None], None] = {}
+        self._parking = Parking(self._info, self._machine, shared.metrics, self._unpark, self._send)
         self._rooms = Room(self._loop)
         self._unsent = 0
         self._reading = True
@@ -308,6 +289,7 @@ class _Protocol(asyncio.BufferedProtocol):
             self._gone()
         if self._info.on_lost is not None:
             self._info.on_lost()
+        self._parking.end()
 
     # What the server calls.
 
@@ -347,8 +329,10 @@ class _Protocol(asyncio.BufferedProtocol):
     # Requests.
 
     def _begin(self, frame: memoryview) -> None:
-        """Dispatch one request."""
+        """Dispatch one request, unless it can wait without that."""
         slot = self._machine.open()
+        if self._machine.in_flight == 1 and self._parking.begin(frame, slot):
+            return
         try:
             header = parse_request_header(frame)
         except BadVersion as error:
@@ -360,10 +344,22 @@ class _Protocol(asyncio.BufferedProtocol):
             self._doom(slot, error)
             return
         self._info.only_api_versions &= header.api_key == API_VERSIONS
-        context = RequestContext(
-            self._info, header.api_key, header.api_version, header.correlation_id, header.client_id
+        self._start(header, self._serve(self._context(header, frame), header, slot))
+
+    def _unpark(self, frame: memoryview, slot: Slot, waited_s: float) -> None:
+        """Dispatch one that has waited."""
+        header = parse_request_header(frame)
+        context = self._context(header, frame)
+        context.waited_s, context.has_turn = waited_s, True
+        self._start(header, self._serve_late(context, header, slot))
+
+    def _context(self, header: RequestHeader, frame: memoryview) -> RequestContext:
+        return RequestContext(
+            self._info, header.api_key, header.api_version, header.correlation_id, header.client_id, frame
         )
-        task = tasks.start(self._serve(context, header, frame, slot), "request")
+
+    def _start(self, header: RequestHeader, work: Coroutine[Any, Any, None]) -> None:
+        task = tasks.start(work, "request")
         self._shared.tasks[task] = None
         task.add_done_callback(self._ended)
         if header.api_key in self._shared.reads:  # nobody is left to read; a write goes on to its end
@@ -373,12 +369,15 @@ class _Protocol(asyncio.BufferedProtocol):
         self._shared.tasks.pop(task, None)
         self._reads.pop(task, None)
 
-    async def _serve(
-        self, context: RequestContext, header: RequestHeader, frame: memoryview, slot: Slot
-    ) -> None:
+    async def _serve_late(self, context: RequestContext, header: RequestHeader, slot: Slot) -> None:
+        self._machine.hold(context.frame)  # here: one that is cancelled before it begins gives nothing back
+        await self._serve(context, header, slot)
+
+    async def _serve(self, context: RequestContext, header: RequestHeader, slot: Slot) -> None:
         request_id.set(f"{self._info.id}-{context.correlation_id}")
         api = APIS[context.api_key]
-        begun = self._loop.time()
+        begun = self._loop.time() - context.waited_s
+        frame = context.frame
         body = frame[header.body :]
         try:
             if context.api_key == API_VERSIONS:

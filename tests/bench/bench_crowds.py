@@ -1,4 +1,4 @@
-"""Many clients of one agent: idle long polls, producers of a record a second, readers of one stream's tail.
+"""Many clients of one agent: idle long polls, and producers of a record a second (readers: bench_readers).
 
 CPU time of the agent's process and counts; raw frames from this process. A poll is answered when its
 `max_wait_ms` are over, and sent again at once: 500 ms are the Java consumer's default, 5 s one may ask for.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from functools import partial
 
 from agent.net.wire.generated import fetch as f
 from deploy.services import Etcd, Minio
@@ -26,10 +24,8 @@ from tests.bench.load import (
     Wire,
     batch_of,
     check,
-    codes_of,
     cpu_seconds,
     create_topic,
-    fetch_all,
     frame_of,
     produce_frame,
 )
@@ -42,9 +38,6 @@ COMING_AT_ONCE = 200
 CONNECTION_GOAL_KIB, POLLS_GOAL = 40.0, 10.0
 PRODUCERS, PRODUCED_S, PRODUCED_TO = 1_000, 20, 50
 """PRODUCED_TO: partitions."""
-GROUPS, READ_PARTITIONS, READ_RECORDS, READ_REQUESTS, READ_PAUSE_S = 50, 16, 16, 40, 0.04
-LED_S = 2.0  # until a new topic's partitions are served
-READ_BYTES_MAX, READ_GOAL = 4 << 20, 0.5
 
 
 class Poller(asyncio.Protocol):
@@ -160,44 +153,6 @@ async def trickling(agent: FloeAgent) -> Iterable[Figure]:
     ]
 
 
-async def _written(bootstrap: str, topic: str) -> None:
-    frame = produce_frame(topic, batch_of(READ_RECORDS), range(READ_PARTITIONS))
-    wire, stored = await Wire.open(bootstrap), 0
-    while stored < READ_REQUESTS:
-        await wire.send(frame)
-        stored += not any(codes_of(await wire.receive()))  # a busy machine lets some be too late
-        await asyncio.sleep(READ_PAUSE_S)
-    await wire.close()
-
-
-def read_cpu(agent: FloeAgent, groups: int) -> tuple[float, float]:
-    """CPU seconds of the agent, bytes read, while a stream is written and so many read its tail."""
-    topic = f"{TOPIC}-{groups}"
-    asyncio.run(create_topic(agent.bootstrap, topic, READ_PARTITIONS))
-    time.sleep(LED_S)
-    ends, got = [READ_REQUESTS * READ_RECORDS] * READ_PARTITIONS, list[int]()
-    read = partial(fetch_all, agent.bootstrap, topic, ends, 1 << 20, READ_BYTES_MAX)
-    readers = [threading.Thread(target=lambda: got.append(read())) for _ in range(groups)]
-    cpu = cpu_seconds(agent.pid)
-    for reader in readers:
-        reader.start()
-    asyncio.run(_written(agent.bootstrap, topic))
-    for reader in readers:
-        reader.join()
-    assert len(got) == groups, "a reader failed"
-    return cpu_seconds(agent.pid) - cpu, sum(got)
-
-
-def tailing(agent: FloeAgent) -> Iterable[Figure]:
-    """GROUPS at the tail: what they cost beside the writing alone. The readers name no group: its commits
-    and heartbeats are other rows."""
-    alone, _ = read_cpu(agent, 0)
-    spent, size = read_cpu(agent, GROUPS)
-    assert size >= GROUPS * READ_PARTITIONS * READ_REQUESTS * len(batch_of(READ_RECORDS))
-    title = f"{GROUPS} readers at the tail of one topic: agent CPU"
-    yield Figure(title, (spent - alone) / size * 1e9, "CPU-s/GB", goal=READ_GOAL, better="less")
-
-
 def waiting() -> Iterable[Figure]:
     """Who asks for records that do not come."""
     with tempfile.TemporaryDirectory() as folder:
@@ -207,13 +162,12 @@ def waiting() -> Iterable[Figure]:
 
 
 def working() -> Iterable[Figure]:
-    """Who writes a little, and who reads what all read."""
+    """Who writes a little."""
     with ExitStack() as stack:
         etcd, minio = stack.enter_context(Etcd()), stack.enter_context(Minio())
         settings = patient(on_services(etcd, minio, minio.make_bucket("bench")))
         agent = stack.enter_context(FloeAgent("agent", settings))
         yield from asyncio.run(trickling(agent))
-        yield from tailing(agent)
 
 
 def figures() -> Iterable[Figure]:

@@ -21,6 +21,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica
 from coordination.snapshot import decode_steps, encode, encode_steps
+from coordination.snapshot_keeper import MIDDLE_GENERATION
 from coordination.state import State
 from coordination.state.freeze import freeze, freeze_now
 from objectstore.adapters.memory import MemoryStore
@@ -84,7 +85,7 @@ def longest(steps: Iterable[object]) -> tuple[float, float]:
 def _looked_at(steps: Iterable[object]) -> Iterator[object]:
     """As an agent notes: the collector looks at each slice before the next (coordination/snapshot_keeper)."""
     for each in steps:
-        gc.collect(0)
+        gc.collect(MIDDLE_GENERATION)
         yield each
 
 

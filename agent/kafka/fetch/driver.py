@@ -81,6 +81,8 @@ class FetchRequest:
     read_committed: bool
     quiet: Callable[[], int] = lambda: 0
     standing: Standing | None = None
+    waited_s: float = 0.0
+    """Seconds of `wait_s` that are over already."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,6 @@ class FetchDriver:
         self._reader = reader
         self._merged = merged
         self._limits = limits
-        self._metrics = metrics
         self._damages = damages
         self._loop = asyncio.get_running_loop()
         self._unread = Episodes(
@@ -119,6 +120,7 @@ class FetchDriver:
         self.away: Callable[[], bool] = lambda: False
         """Whether clients are told to go elsewhere: nobody waits here then."""
         self.waiters = Waiters()
+        metrics.fetch_parked.set_function(lambda: self.waiters.count)
 
     def applied(self, applied: Applied) -> None:
         """Listener of the replica: wakes long polls one turn of the loop later.
@@ -135,9 +137,18 @@ class FetchDriver:
         self._leaving = True
         self.waiters.wake_all()
 
+    def waits_s(self, wanted_s: float) -> float:
+        """How long a poll waits that is to wait so long, seconds."""
+        return min(wanted_s, self._limits.wait_s_max)
+
+    @property
+    def parks(self) -> bool:
+        """Whether polls wait here."""
+        return not (self._leaving or self.away())
+
     async def fetch(self, request: FetchRequest) -> list[Fetched]:
         """The answer per partition, in the request's order."""
-        deadline = self._loop.time() + min(request.wait_s, self._limits.wait_s_max)
+        deadline = self._loop.time() + self.waits_s(request.wait_s) - request.waited_s
         lost = Lost()
         for left in reversed(range(REPLANS_MAX)):
             plan = await self._ready(request, deadline)
@@ -197,15 +208,12 @@ class FetchDriver:
 
     async def _woken(self, event: asyncio.Event, seconds: float) -> None:
         """Wait for the event, at most so long."""
-        self._metrics.fetch_parked.inc()
         try:
             with step("wait for records", self._loop.time, waits=True):
                 async with asyncio.timeout(seconds):
                     await event.wait()
         except TimeoutError:
             return
-        finally:
-            self._metrics.fetch_parked.dec()
 
     async def _plan(self, request: FetchRequest) -> Plan:
         """A plan with merged ranges looked up. The state may move meanwhile: then it is looked at again."""

@@ -91,32 +91,33 @@ class Incremental(Exchange):
 
     def __init__(self, session: Session, epoch: int) -> None:
         super().__init__([])
-        self._session, self._epoch = session, epoch
+        self.session = session
+        self._epoch = epoch
         self.session_id = session.id
         self.standing = session.watch
 
     @property
     def quiet(self) -> int:
-        return self._session.quiet
+        return self.session.quiet
 
     def every(self) -> Iterable[Row]:
         """All of the session."""
-        return self._session.rows.values()
+        return self.session.rows.values()
 
     def due(self) -> list[Row]:
         """The session's loud rows."""
-        return self._session.due()
+        return self.session.due()
 
     def place(self, row: Row, handle: int) -> None:
         """As the session watches it."""
-        self._session.place(row, handle)
+        self.session.place(row, handle)
 
     def rouse(self) -> None:
         """All rows are loud."""
-        self._session.rouse()
+        self.session.rouse()
 
     def close(self, told: Told) -> FetchResponse:
-        session = self._session
+        session = self.session
         if session.epoch != after(self._epoch):  # the next request came meanwhile, by another connection
             return FetchResponse(error_code=Code.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         news = [(row, data) for row, data in told if session.tell(row, data)]

@@ -127,6 +127,11 @@ class Session:
         """Partitions that have nothing to tell as far as is known; they are waited for."""
         return len(self.rows) - len(self._loud)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no row has anything to tell as far as is known."""
+        return not self._loud and not self.watch.touched
+
     def news(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> int:
         """How many rows a request would add, less those that it takes away, at most."""
         key, rows = self._key, self.rows

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Woken(Protocol):
+    """Who waits: an event, or a poll without a task (agent/kafka/repeats.py)."""
+
+    def set(self) -> None:
+        """There may be something. Does nothing else at once: others are told in the same go."""
+        ...
 
 
 class Waiters:
     """Waiting polls by partition handle."""
 
     def __init__(self) -> None:
-        self._by_handle: dict[int, dict[asyncio.Event, None]] = {}
+        self._by_handle: dict[int, dict[Woken, None]] = {}
         self._standing: dict[int, dict[Standing, None]] = {}
         self._parked: dict[Standing, None] = {}
         self.count = 0
@@ -21,18 +30,32 @@ class Waiters:
         """An event that is set when one of the partitions is touched; watched until the block ends."""
         event = asyncio.Event()
         watched = list(dict.fromkeys(handles))
-        for handle in watched:
-            self._by_handle.setdefault(handle, {})[event] = None
-        self.count += 1
+        self.enter(event, watched)
         try:
             yield event
         finally:
-            self.count -= 1
-            for handle in watched:
-                waiting = self._by_handle[handle]
-                del waiting[event]
-                if not waiting:
-                    del self._by_handle[handle]
+            self.leave(event, watched)
+
+    def enter(self, one: Woken, handles: Iterable[int]) -> None:
+        """It is told when one of the partitions is touched, until it leaves."""
+        by_handle = self._by_handle
+        for handle in handles:
+            waiting = by_handle.get(handle)
+            if waiting is None:
+                by_handle[handle] = {one: None}
+            else:
+                waiting[one] = None
+        self.count += 1
+
+    def leave(self, one: Woken, handles: Iterable[int]) -> None:
+        """It waits no more for these, for which it entered."""
+        by_handle = self._by_handle
+        self.count -= 1
+        for handle in handles:
+            waiting = by_handle[handle]
+            del waiting[one]
+            if not waiting:
+                del by_handle[handle]
 
     @contextmanager
     def park(self, standing: Standing) -> Iterator[asyncio.Event]:
@@ -45,6 +68,19 @@ class Waiters:
             yield standing.event
         finally:
             self.count -= 1
+            self._parked.pop(standing, None)
+
+    def enter_by(self, standing: Standing, one: Woken) -> None:
+        """It is told of what the watch is told of, until it leaves. Of what was touched already it knows."""
+        standing.other = one
+        self._parked[standing] = None
+        self.count += 1
+
+    def leave_by(self, standing: Standing, one: Woken) -> None:
+        """It is told no more."""
+        self.count -= 1
+        if standing.other is one:
+            standing.other = None
             self._parked.pop(standing, None)
 
     def note(self, handles: Iterable[int]) -> None:
@@ -62,7 +98,7 @@ class Waiters:
             for event in by_handle.get(handle, ()):
                 event.set()
             for each in standing.get(handle, ()):
-                each.event.set()
+                each.tell()
 
     def wake_all(self) -> None:
         """Wake everyone: the state was replaced, or the agent is leaving."""
@@ -70,7 +106,7 @@ class Waiters:
             for event in waiting:
                 event.set()
         for each in self._parked:
-            each.event.set()
+            each.tell()
 
     def add(self, standing: Standing, handle: int) -> None:
         """It watches the partition from now on."""
@@ -87,12 +123,20 @@ class Waiters:
 class Standing:
     """A watch that stays between polls: `touched` are the handles that the log touched since `take`."""
 
-    __slots__ = ("_waiters", "event", "touched")
+    __slots__ = ("_waiters", "event", "other", "touched")
 
     def __init__(self, waiters: Waiters) -> None:
         self._waiters = waiters
         self.event = asyncio.Event()
+        self.other: Woken | None = None
+        """Who waits beside those that wait for the event."""
         self.touched: set[int] = set()
+
+    def tell(self) -> None:
+        """Wake whoever waits by it."""
+        self.event.set()
+        if self.other is not None:
+            self.other.set()
 
     def add(self, handle: int) -> None:
         """Watch the partition."""

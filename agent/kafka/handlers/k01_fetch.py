@@ -18,6 +18,7 @@ waited for, where Kafka reads it and sends nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from agent.cluster.hints import NO_BROKER
 from agent.kafka.context import Context
@@ -29,6 +30,7 @@ from agent.kafka.fetch.rewriting import Reader
 from agent.kafka.fetch.sessions import NOWHERE, READ_COMMITTED, Row
 from agent.kafka.handlers.fetch_rights import Place, asked_again, empty, refusals
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
+from agent.kafka.repeats import nothing
 from agent.net.wire.generated.fetch import AbortedTransaction, FetchResponse, PartitionData
 from agent.net.wire.generated.fetch import FetchRequest as Request
 from coordination.kafka_codes import Code
@@ -41,6 +43,14 @@ PREFERRED_REPLICA_SINCE = 11
 PARTITION_BYTES = 64  # about what an answer says of a partition, for the quota
 
 Answers = list[tuple[Row, PartitionData]]
+
+
+class Told(NamedTuple):
+    """What is said of each partition that is due, and what was read for it. `plain`: by that alone."""
+
+    answers: Answers
+    fetched: list[Fetched]
+    plain: bool
 
 
 async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
@@ -64,8 +74,11 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
     if told is None:
         return exchange.dismiss(_dismissed(ctx, request, exchange, refused, version))
     if not off and ctx.state.acls.revision != asked_at:
-        told = asked_again(ctx, told, by_id)
-    return exchange.close([*told, *_refused(exchange, refused, by_id)])
+        told = told._replace(answers=asked_again(ctx, told.answers, by_id), plain=False)
+    response = exchange.close([*told.answers, *_refused(exchange, refused, by_id)])
+    if not refused and told.plain and not response.error_code:
+        ctx.nothing = nothing(ctx, request, version, exchange, told.fetched, response)
+    return response
 
 
 def _place(row: Row, by_id: bool) -> Place:
@@ -158,7 +171,7 @@ class _Asked:
 
 async def _told(
     ctx: Context, request: Request, exchange: Exchange, refused: Mapping[Place, Code], version: int
-) -> Answers | None:
+) -> Told | None:
     """What is read of each partition that is due; None where there is nothing and others shall be asked."""
     services = ctx.services
     by_id = version >= TOPIC_IDS_SINCE
@@ -173,17 +186,18 @@ async def _told(
         read_committed=read_committed,
         quiet=lambda: exchange.quiet,
         standing=exchange.standing,
+        waited_s=ctx.waited_s,
     )
     fetched = await services.fetch.fetch(fetch)
     if services.trail.tells_access:
         services.trail.accessed(ctx.actor, "Read", _read(ctx, fetched))
     await _rewrite(ctx, fetched, request.max_bytes)
-    nothing = not any(each.records for each in fetched)
+    empty_handed = not any(each.records for each in fetched)
     # What it has it gives, and waits for no more.
-    if nothing and ctx.away() and not services.standing.leaving:
+    if empty_handed and ctx.away() and not services.standing.leaving:
         return None
     _count(ctx, fetched)
-    return _answers(asked.rows, fetched, away, read_committed)
+    return Told(_answers(asked.rows, fetched, away, read_committed), fetched, not away)
 
 
 def _count(ctx: Context, fetched: list[Fetched]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from coordination import snapshot
 from coordination.commands import BindSchema, SkipDamaged
 from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode, encode_steps
+from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state import freeze as notes
 from coordination.state import freeze_partitions
 from coordination.state import thaw as thaw_module
@@ -17,8 +19,10 @@ from coordination.state.freeze import freeze, freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.state import State
 from coordination.state.thaw import BadSnapshot, Thaw
+from tests.unit.coordination.conftest import Agents
 from tests.unit.coordination.kit import A, Producer, Script, chunk
 from tests.unit.coordination.reflect import plain
+from tests.unit.coordination.test_replica import topic
 
 ROWS, PRODUCERS = 4, 3  # of one section, or noted in one step
 
@@ -300,3 +304,14 @@ def test_notes_on_partitions_are_few_objects_and_go_as_they_are_used(monkeypatch
     )
     left = [len(blocks) for one in sections(frozen) if one.WhichOneof("kind") == "partitions"]
     assert left[0] > left[-1] == 0, "they go one after the other"
+
+
+async def test_the_collector_looks_at_what_was_noted_once(agents: Agents) -> None:
+    """What it has looked at waits for a full collection: not in the middle generation, all of which it would
+    go over at once."""
+    replica = await agents.start("a")
+    for number in range(3):
+        await replica.propose(topic(f"t{number}"))
+    keeper = SnapshotKeeper(replica, agents.logs["a"], agents.store, SnapshotOptions(slice_s=0))
+    frozen = await keeper._freeze()
+    assert any(each is frozen for each in gc.get_objects(generation=2))

@@ -1,0 +1,79 @@
+"""Many deadlines by one timer of the loop, instead of a timer for each."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import Final, Protocol
+
+from objectstore import tasks
+
+TICK_S: Final = 0.004
+"""Deadlines within the same tick are over together, at its end: each is late by this at most, seconds."""
+
+
+class Due(Protocol):
+    """Something that has a deadline."""
+
+    def due(self) -> None:
+        """The deadline is over; it is forgotten already. May add others."""
+        ...
+
+
+class Deadlines:
+    """In one event loop. Times are the loop's, seconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ticks: dict[int, dict[Due, None]] = {}
+        self._order: list[int] = []
+        """The ticks that somebody waits for, or waited for, as a heap; each is in it once."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed = 0
+        """The tick of the timer."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ticks.values()))
+
+    def add(self, one: Due, at: float) -> int:
+        """Call it once `at` is over; gives its tick, by which it is removed."""
+        tick = int(at / TICK_S) + 1
+        waiting = self._ticks.get(tick)
+        if waiting is None:
+            waiting = self._ticks[tick] = {}
+            heapq.heappush(self._order, tick)
+            self._arm()
+        waiting[one] = None
+        return tick
+
+    def remove(self, one: Due, tick: int) -> None:
+        """Do not call it."""
+        waiting = self._ticks.get(tick)
+        if waiting is not None:
+            waiting.pop(one, None)
+
+    def _arm(self) -> None:
+        first = self._order[0]
+        if self._timer is not None:
+            if self._timed <= first:
+                return
+            self._timer.cancel()
+        self._timed = first
+        self._timer = self._loop.call_at(first * TICK_S, self._over)
+
+    def _over(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        over: list[dict[Due, None]] = []
+        # the timer's own tick is over, whatever a clock of whole milliseconds says
+        while self._order and (self._order[0] <= self._timed or self._order[0] * TICK_S <= now):
+            over.append(self._ticks.pop(heapq.heappop(self._order)))
+        if self._order:
+            self._arm()
+        for waiting in over:
+            while waiting:
+                one, _ = waiting.popitem()
+                try:
+                    one.due()
+                except BaseException as error:
+                    tasks.tell("deadline", error)

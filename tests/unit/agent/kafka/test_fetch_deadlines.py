@@ -1,0 +1,95 @@
+"""Deadlines: all of them are met, none too early, by one timer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.kafka.fetch.deadlines import TICK_S, Deadlines
+from objectstore import tasks
+from tests.unit.coordination.conftest import until
+
+
+class One:
+    """Notes when it was due, by the loop's clock."""
+
+    def __init__(self, over: list[One]) -> None:
+        self.over, self.at = over, 0.0
+
+    def due(self) -> None:
+        self.at = asyncio.get_running_loop().time()
+        self.over.append(self)
+
+
+async def all_over(deadlines: Deadlines) -> None:
+    await until(lambda: not len(deadlines))
+
+
+async def test_none_is_too_early_and_the_later_one_is_later() -> None:
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, now = Deadlines(loop), loop.time()
+    late, soon, same = One(over), One(over), One(over)
+    deadlines.add(late, now + 20 * TICK_S)
+    deadlines.add(soon, now + 5 * TICK_S)
+    deadlines.add(same, now + 5 * TICK_S)
+    assert len(deadlines) == 3
+    await all_over(deadlines)
+    assert over[2] is late, "although it was there first"
+    assert soon.at >= now + 5 * TICK_S
+    assert late.at >= now + 20 * TICK_S
+
+
+async def test_one_that_is_removed_is_not_due() -> None:
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, one, other = Deadlines(loop), One(over), One(over)
+    tick = deadlines.add(one, loop.time() + TICK_S)
+    deadlines.add(other, loop.time() + 3 * TICK_S)
+    deadlines.remove(one, tick)
+    deadlines.remove(one, tick)
+    await all_over(deadlines)
+    assert over == [other]
+
+
+async def test_a_time_that_is_over_is_due_soon_and_may_add_another() -> None:
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, last = Deadlines(loop), One(over)
+
+    class Adding(One):
+        def due(self) -> None:
+            super().due()
+            deadlines.add(last, loop.time())
+
+    first = Adding(over)
+    deadlines.add(first, loop.time() - 1)
+    assert over == [], "not within the call"
+    await all_over(deadlines)
+    assert over == [first, last]
+
+
+async def test_one_timer_serves_all() -> None:
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, now = Deadlines(loop), loop.time()
+    for number in range(1_000):
+        deadlines.add(One(over), now + (number % 3 + 1) * TICK_S)
+    timers = loop._scheduled  # type: ignore[attr-defined]  # private
+    pending = [each for each in timers if not each.cancelled()]
+    assert len(pending) == 1
+    await all_over(deadlines)
+    assert len(over) == 1_000
+
+
+async def test_one_that_fails_keeps_no_other_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "DEFECTS", tasks.Defects())
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, at = Deadlines(loop), loop.time()
+
+    class Failing(One):
+        def due(self) -> None:
+            raise ValueError("this should not happen")
+
+    for one in (One(over), Failing(over), One(over)):
+        deadlines.add(one, at)
+    await all_over(deadlines)
+    assert len(over) == 2
+    assert tasks.DEFECTS.counts == {"deadline": 1}
