@@ -20,10 +20,11 @@ from deploy.kubernetes.settings import PAUSE
 from deploy.services.build import tool_path
 from deploy.setup.debian import unpacked
 from deploy.setup.jars import ensure
+from tests.kubernetes import gateway
 from tests.kubernetes.manifests import SERVERS
 
 IMAGES = Path(__file__).resolve().parents[2] / "build" / "images"
-TOOLS = ("kubernetes", "coredns", "pause", "etcd", "minio", "helm")
+TOOLS = ("kubernetes", "coredns", "pause", "etcd", "minio", "helm", "traefik")
 PACKAGES = ("containers", "image", "jobs")
 Made = TypeVar("Made")
 
@@ -53,6 +54,8 @@ class Built:
     def _tools(self) -> None:
         found = {each: self._took(each, partial(tool_path, each)) for each in TOOLS}
         of_programs(PAUSE, {"pause": found["pause"]}, IMAGES / "pause.tar")
+        of_programs(gateway.IMAGE, {"traefik": found["traefik"]}, IMAGES / "gateway.tar")
+        self._took("definitions of the Gateway API", gateway.crds)
         of_programs(SERVERS, {each: found[each] for each in ("etcd", "minio")}, IMAGES / "servers.tar")
 
     def _packages(self, name: str) -> Path:
