@@ -70,7 +70,7 @@ and MinIO with one are pods too, with volumes. Times are those of the machine, w
 
 The load of every experiment: two idempotent producers of {RATE} records a second each, transactions of
 {IN_A_TRANSACTION} records at the same rate, a member of a classic group and one of a KIP-848 group, all
-of them librdkafka's.{_lighter(experiments)}
+of them librdkafka's.{lighter(experiments)}
 
 A **wait** is what one record took: of a producer from when it was due (at that rate, also while others wait)
 until it was acknowledged; of a transaction from its begin until it was committed, repeated where it had to
@@ -96,7 +96,7 @@ apart.
 {LIMITS.format(waiting=_waiting(results))}"""
 
 
-def _lighter(experiments: list[dict[str, Any]]) -> str:
+def lighter(experiments: list[dict[str, Any]]) -> str:
     """Where it was another rate."""
     rates = dict[int, list[str]]()
     for each in experiments:
