@@ -186,7 +186,7 @@ def _phases(results: dict[str, Any]) -> str:
     """What runs before there were these figures do not tell."""
     phases = {
         "between_s": "between them: clients that begin, all records read",
-        "end_s": "uninstall, a new install, all records read twice",
+        "end_s": "uninstall, a new install, all records read again, starts",
     }
     return "".join(f"\n| {said} | {results[key]} s |" for key, said in phases.items() if key in results)
 
