@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,9 +44,11 @@ SOCKET = "/run/containerd/containerd.sock"
 READY_SECONDS_MAX = 180
 IMPORT_SECONDS_MAX = 300
 LIST_ATTEMPTS = 5
-AUTOSCALER_SECONDS = 5
+AUTOSCALER_SECONDS = 2
 """Between two decisions of autoscalers, and how long a new pod's figures do not count; Kubernetes' defaults,
 15 s, and 30 s and 5 minutes, are for clusters with many."""
+HOUSEKEEPING_SECONDS = 5
+"""Between two looks of the kubelet at what containers take, of which autoscalers hear; by default 10."""
 PROGRAMS = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -122,6 +125,16 @@ class Node:
                 why = error
                 time.sleep(1)
         raise NodeError(f"{url}: {why}")
+
+    def posted(self, path: str, body: object) -> int:
+        """The status of the apiserver's answer to a new object at a path. Raises OSError."""
+        request = urllib.request.Request(f"https://127.0.0.1:6443{path}", json.dumps(body).encode())
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, context=self._client, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
 
     def kubectl(self, *arguments: str, given: str = "", timeout_s: float = 120) -> str:
         """kubectl's answer. Raises NodeError with what it says."""
@@ -215,6 +228,7 @@ class Node:
             f"--root-dir={RUN}/kubelet",
             f"--hostname-override={NAME}",
             f"--node-ip={ADDRESS}",
+            f"--housekeeping-interval={HOUSEKEEPING_SECONDS}s",
             f"--node-labels=topology.kubernetes.io/zone={ZONE}",
         )
         self._spawn("kube-proxy", f"--config={RUN}/proxy.yaml", f"--hostname-override={NAME}")

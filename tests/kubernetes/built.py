@@ -20,12 +20,31 @@ from deploy.kubernetes.settings import PAUSE
 from deploy.services.build import tool_path
 from deploy.setup.debian import unpacked
 from deploy.setup.jars import ensure
+from tests.kubernetes import gateway
 from tests.kubernetes.manifests import SERVERS
 
 IMAGES = Path(__file__).resolve().parents[2] / "build" / "images"
-TOOLS = ("kubernetes", "coredns", "pause", "etcd", "minio", "helm")
+TOOLS = ("kubernetes", "coredns", "pause", "etcd", "minio", "helm", "traefik")
+IMAGES_OF_PROGRAMS = (
+    ("pause", PAUSE, ("pause",)),
+    ("gateway", gateway.IMAGE, ("traefik",)),
+    ("servers", SERVERS, ("etcd", "minio")),
+)
 PACKAGES = ("containers", "image", "jobs")
 Made = TypeVar("Made")
+
+
+def programs_image(name: str, programs: dict[str, Path], image: str) -> None:
+    """The image of these programs, packed anew when one of them was built anew."""
+    target, stamp = IMAGES / f"{image}.tar", IMAGES / f"{image}.made-of"
+    wanted = "".join(
+        f"{name} {path.stat().st_mtime_ns} {path.stat().st_size}\n" for path in programs.values()
+    )
+    if target.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return
+    stamp.unlink(missing_ok=True)
+    of_programs(name, programs, target)
+    stamp.write_text(wanted)
 
 
 class Built:
@@ -52,8 +71,10 @@ class Built:
 
     def _tools(self) -> None:
         found = {each: self._took(each, partial(tool_path, each)) for each in TOOLS}
-        of_programs(PAUSE, {"pause": found["pause"]}, IMAGES / "pause.tar")
-        of_programs(SERVERS, {each: found[each] for each in ("etcd", "minio")}, IMAGES / "servers.tar")
+        self._took("definitions of the Gateway API", gateway.crds)
+        for image, name, programs in IMAGES_OF_PROGRAMS:
+            made = partial(programs_image, name, {each: found[each] for each in programs}, image)
+            self._took(f"the image {image}", made)
 
     def _packages(self, name: str) -> Path:
         return self._took(f"Debian's packages: {name}", partial(unpacked, name))

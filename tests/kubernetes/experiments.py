@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from deploy.kubernetes.node import NodeError
-from tests.kubernetes import autoscaling, jobs, policies
+from tests.kubernetes import autoscaling, jobs, policies, routes
 from tests.kubernetes.lab import Lab
 
 AWAY_S = 6.0
@@ -81,7 +81,7 @@ def scale(lab: Lab) -> str:
     for count in (5, 2, 3):
         lab.kubectl("scale", "statefulset/floe", f"--replicas={count}")
         lab.until_ready(count)
-        time.sleep(2)
+        time.sleep(1)
     return "3 → 5 → 2 → 3"
 
 
@@ -157,4 +157,5 @@ ALL: dict[str, Callable[[Lab], str]] = {
     "autoscaling": autoscaling.up_and_down,
     "network policy": policies.enforced,
     "jobs by Spark": jobs.by_spark,
+    routes.NAME: routes.by_the_gateway,
 }

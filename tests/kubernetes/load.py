@@ -26,6 +26,8 @@ from tests.torture.workload import read_all
 PARTITIONS = 6
 RATE = 50
 """Records a second of each producer: two cores have to have some room for an agent that starts."""
+LIGHT_RATE = 10
+"""Where the cores are for something else: an autoscaler's burst, Spark."""
 IN_A_TRANSACTION = 10
 ATTEMPT_SECONDS_MAX = 60
 BEGIN_SECONDS_MAX = 120
@@ -43,7 +45,11 @@ class Result:
 
     name: str
     seconds: float = 0.0
+    rate: int = RATE
+    """Records a second of each producer."""
     acknowledged: int = 0
+    stored: int = 0
+    """What a reader of its whole topic found."""
     lost: int = 0
     doubled: int = 0
     unread: int = 0
@@ -71,28 +77,28 @@ class Result:
 
 
 class Transactor(Rdkafka):
-    """IN_A_TRANSACTION records, then a commit, RATE records a second; what must be aborted is sent again."""
+    """IN_A_TRANSACTION records, then a commit, `rate` of them a second; what is to be aborted comes again."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, rate: int = RATE, **more: Any) -> None:
+        """`more`: settings of the client."""
         super().__init__(name)
-        self._topic = topic
+        self._topic, self._rate = topic, rate
         self.aborted = 0
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "transactional.id": f"{name}-{topic}",
-                "linger.ms": 5,
-                "error_cb": self._event,
-                "log_level": 0,
-            }
-        )
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"{name}-{topic}",
+            "linger.ms": 5,
+            "error_cb": self._event,
+            "log_level": 0,
+        }
+        self._producer = Producer(settings | more)
 
     def run(self) -> None:
         try:
             self._again(lambda: self._producer.init_transactions(ATTEMPT_SECONDS_MAX))
             begun, number = time.monotonic(), 0
             while not self._halt.is_set():
-                time.sleep(max(0.0, number / RATE - (time.monotonic() - begun)))
+                time.sleep(max(0.0, number / self._rate - (time.monotonic() - begun)))
                 due = time.monotonic()  # one after another: one that waits holds up the next ones
                 values = [f"{self.name}-{number + n}".encode() for n in range(IN_A_TRANSACTION)]
                 while not self._committed(values):
@@ -190,9 +196,19 @@ def _made(bootstrap: str, topic: str) -> None:
 class Load:
     """Clients that run from `begin` to `judge`."""
 
-    def __init__(self, bootstrap: str, name: str, kept: Path) -> None:
-        """`kept`: the folder for what it writes of waits that were long."""
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        kept: Path,
+        rate: int = RATE,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`kept`: the folder for what it writes of waits that were long. `rate`: records a second of each
+        producer. `settings`: of clients that come by another way; who makes the topic and reads it all comes
+        by `bootstrap`."""
         self._bootstrap, self._kept = bootstrap, kept
+        self._rate, self._settings = rate, dict(settings or {})
         self.topic = f"load-{name}"
         self._producers: list[IdempotentProducer | Transactor] = []
         self._members: list[GroupMember] = []
@@ -200,21 +216,20 @@ class Load:
     def begin(self) -> None:
         """Make the topic, start everybody, wait until each has done something."""
         _made(self._bootstrap, self.topic)
-        at, topic = self._bootstrap, self.topic
+        at, topic, rate, more = self._bootstrap, self.topic, self._rate, self._settings
         self._producers = [
-            IdempotentProducer("idempotent-0", at, topic, RATE),
-            IdempotentProducer("idempotent-1", at, topic, RATE),
-            Transactor("transactions", at, topic),
+            IdempotentProducer("idempotent-0", at, topic, rate, **more),
+            IdempotentProducer("idempotent-1", at, topic, rate, **more),
+            Transactor("transactions", at, topic, rate, **more),
         ]
         protocols = ("classic", "consumer")
         self._members = [
-            GroupMember(f"group-{kind}", at, topic, f"{topic}-{kind}", kind) for kind in protocols
+            GroupMember(f"group-{kind}", at, topic, f"{topic}-{kind}", kind, **more) for kind in protocols
         ]
         for client in (*self._producers, *self._members):
             client.start()
         for client in (*self._producers, *self._members):
             _until(partial(_has_begun, client), f"{client.seen.name} did not begin")
-        time.sleep(SETTLE_S)
 
     def judge(self, name: str, begun: float, ended: float, note: str) -> Result:
         """Stop, read everything, compare; the pauses between the two times."""
@@ -223,7 +238,8 @@ class Load:
         found = read_all(self._bootstrap, self.topic, range(PARTITIONS))
         stored = Counter(value for records in found.values() for _, value in records)
         told = [value for producer in self._producers for value in producer.seen.values]
-        result = Result(name, round(ended - begun, 1), len(told), note=note)
+        result = Result(name, round(ended - begun, 1), self._rate, len(told), note=note)
+        result.stored = sum(stored.values())
         result.lost, result.doubled = compared(told, stored)
         for member in self._members:
             try:

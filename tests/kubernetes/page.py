@@ -20,12 +20,14 @@ LIMITS = """\
 * A node without memory: the machine is used by others, so it is a container's limit that is reached. The
   kernel's choice and the kubelet's answer are the same; the node's own evictions are not seen.
 * Waits that values set, here: {waiting}; the chart by itself has 5 s, 5 s and 10 minutes. The
-  autoscaler decides every 5 s. By queue bytes, which need an adapter of Prometheus, nothing was scaled.
+  autoscaler decides every 2 s. By queue bytes, which need an adapter of Prometheus, nothing was scaled.
 * The load comes from the node, which Kubernetes lets through every NetworkPolicy. Who is kept out is seen by
   two pods of their own. kube-router's rules are what enforces; another network may do it otherwise.
 * Disks: the pods' volumes are memory, so that other work of the machine's disk is not seen as etcd's.
+* Other gateways than Traefik, and TLS that a gateway ends itself: HTTP came to it in the clear. Its Service
+  has an address of the cluster, for no balancer is here that would give it one of outside.
 * Spark with executors in pods of their own (its jobs ran in one pod each, `local`), the Spark operator,
-  Ingress, Gateway, cert-manager and a Prometheus in the cluster.
+  cert-manager and a Prometheus in the cluster.
 """
 SOURCES = """\
 ## Where waits come from
@@ -68,9 +70,11 @@ and MinIO with one are pods too, with volumes. Times are those of the machine, w
 
 The load of every experiment: two idempotent producers of {RATE} records a second each, transactions of
 {IN_A_TRANSACTION} records at the same rate, a member of a classic group and one of a KIP-848 group, all
-of them librdkafka's. A **wait** is what one record took: of a producer from when it was due ({RATE} a second,
-also while others wait) until it was acknowledged; of a transaction from its begin until it was committed,
-repeated where it had to be; of a group from when the producer was given the record until the member had it.
+of them librdkafka's.{lighter(experiments)}
+
+A **wait** is what one record took: of a producer from when it was due (at that rate, also while others wait)
+until it was acknowledged; of a transaction from its begin until it was committed, repeated where it had to
+be; of a group from when the producer was given the record until the member had it.
 Shown are the 99th percentile of all that was due while the experiment lasted, {SETTLE_S:.0f} s after its end
 included, and the longest. A time without any answer, a **pause**, is no longer than the longest wait.
 **Errors** are those told to an application; transactions that had to be aborted, and were repeated, count
@@ -90,6 +94,15 @@ apart.
 
 {SOURCES}
 {LIMITS.format(waiting=_waiting(results))}"""
+
+
+def lighter(experiments: list[dict[str, Any]]) -> str:
+    """Where it was another rate."""
+    rates = dict[int, list[str]]()
+    for each in experiments:
+        if (rate := each.get("rate", RATE)) != RATE:
+            rates.setdefault(rate, []).append(each["name"])
+    return "".join(f" In {' and '.join(names)} it was {rate} a second." for rate, names in rates.items())
 
 
 def _waiting(results: dict[str, Any]) -> str:
@@ -173,7 +186,7 @@ def _phases(results: dict[str, Any]) -> str:
     """What runs before there were these figures do not tell."""
     phases = {
         "between_s": "between them: clients that begin, all records read",
-        "end_s": "uninstall, a new install, all records read twice",
+        "end_s": "uninstall, a new install, all records read again, starts",
     }
     return "".join(f"\n| {said} | {results[key]} s |" for key, said in phases.items() if key in results)
 

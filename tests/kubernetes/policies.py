@@ -7,6 +7,7 @@ without. The load comes from the node itself, which Kubernetes' rules let in to 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from deploy.kubernetes.node import NodeError
@@ -24,6 +25,7 @@ POLICY = {
 }
 CONNECT = """
 import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
 def reached(place):
     host, port = place.rsplit(":", 1)
     try:
@@ -31,7 +33,9 @@ def reached(place):
     except OSError:
         return False
     return True
-print(json.dumps([place for place in sys.argv[1:] if reached(place)]))
+with ThreadPoolExecutor() as all_at_once:
+    found = list(all_at_once.map(reached, sys.argv[1:]))
+print(json.dumps([place for place, there in zip(sys.argv[1:], found) if there]))
 """
 NEEDED = ("minio:9000", "etcd-0.etcd:2379")
 NOT_NEEDED = ("etcd-0.etcd:2380", "kubernetes.default.svc:443")
@@ -70,18 +74,25 @@ def enforced(lab: Lab) -> str:
 
 def _until(lab: Lab, asked: dict[str, set[str]], wanted: dict[str, set[str]]) -> None:
     """Wait until each pod reaches, of what is asked, just what is wanted. Raises NodeError."""
-    for pod, places in asked.items():
-        found: list[set[str]] = []
+    with ThreadPoolExecutor(len(asked)) as beside:
+        waiting = [beside.submit(_pod_until, lab, pod, asked[pod], wanted[pod]) for pod in asked]
+    for each in waiting:
+        each.result()
 
-        def as_wanted(pod: str = pod, places: set[str] = places, found: list[set[str]] = found) -> bool:
-            said = lab.kubectl("exec", pod, "--", "python", "-c", CONNECT, *sorted(places))
-            found.append(set(json.loads(said)))
-            return found[-1] == wanted[pod]
 
-        try:
-            lab.until(as_wanted, "")
-        except NodeError:
-            raise NodeError(f"{pod} reaches {sorted(found[-1])}, not {sorted(wanted[pod])}") from None
+def _pod_until(lab: Lab, pod: str, places: set[str], wanted: set[str]) -> None:
+    found: list[set[str]] = []
+
+    def as_wanted() -> bool:
+        said = lab.kubectl("exec", pod, "--", "python", "-c", CONNECT, *sorted(places))
+        found.append(set(json.loads(said)))
+        return found[-1] == wanted
+
+    try:
+        lab.until(as_wanted, "")
+    except NodeError:
+        told = sorted(found[-1]) if found else "nothing that it could say"
+        raise NodeError(f"{pod} reaches {told}, not {sorted(wanted)}") from None
 
 
 def _pods() -> list[dict[str, Any]]:

@@ -21,11 +21,12 @@ from typing import Any
 
 from deploy.kubernetes.namespaces import STATE
 from deploy.kubernetes.node import RUN, Node, NodeError
+from tests.kubernetes import routes
 from tests.kubernetes.autoscaling import STEADY_SECONDS
 from tests.kubernetes.experiments import ALL
 from tests.kubernetes.kept import PodLogs, Steps
 from tests.kubernetes.lab import AGENTS, POD_LOGS, Lab
-from tests.kubernetes.load import PARTITIONS, SETTLE_S, Load, Result
+from tests.kubernetes.load import LIGHT_RATE, PARTITIONS, RATE, SETTLE_S, Load, Result
 from tests.kubernetes.page import FAILED
 from tests.torture.workload import read_all
 
@@ -76,7 +77,7 @@ def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
         steps.done("`helm test`, while the first clients begin")
         results = _experiments(lab, chosen, first, beside, steps)
     ending = time.monotonic()
-    gone = _uninstalled(lab, chosen, steps)
+    gone = _uninstalled(lab, chosen, sum(each.stored for each in results), steps)
     version = json.loads(lab.node.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
     shown = {"node_s": node_s, "services_s": services_s, "install_s": install_s}
     return {
@@ -129,7 +130,16 @@ def _judged(load: Load, name: str, begun: float, ended: float, note: str) -> Res
 
 
 def _load(lab: Lab, name: str) -> Load:
-    load = Load(lab.bootstrap, _plain(name), RUN / "logs")
+    """Clients that have begun; what has to be there before them is."""
+    settings: dict[str, str] = {}
+    if name == routes.NAME:
+        try:
+            routes.prepared(lab)
+            settings = routes.clients()
+        except NodeError as error:  # the experiment will find nothing there, and say so
+            _say(f"{name}: {error}")
+    rate = LIGHT_RATE if name in (AUTOSCALING, JOBS) else RATE
+    load = Load(lab.bootstrap, _plain(name), RUN / "logs", rate, settings)
     load.begin()
     return load
 
@@ -145,14 +155,13 @@ def _done(lab: Lab, name: str) -> str:
         return f"{FAILED}: {(str(error) or repr(error)).splitlines()[0]}"
 
 
-def _uninstalled(lab: Lab, experiments: list[str], steps: Steps) -> dict[str, Any]:
-    """Nothing of the release stays; installed again, all records are there."""
-    before = _records(lab, experiments)
-    steps.done("every record read")
+def _uninstalled(lab: Lab, experiments: list[str], before: int, steps: Steps) -> dict[str, Any]:
+    """Nothing of the release stays; installed again, all records are there, as many as were read `before`."""
     lab.helm("uninstall", "floe", "--wait")
     lab.until(lambda: not lab.agents(), "agents stay after helm uninstall")
+    routed = ",httproute,tlsroute" if routes.NAME in experiments else ""
     chosen = (
-        "all,configmap,secret,pdb,serviceaccount,job,cronjob,hpa,networkpolicy",
+        f"all,configmap,secret,pdb,serviceaccount,job,cronjob,hpa,networkpolicy,ingress{routed}",
         "-l",
         "app.kubernetes.io/instance=floe",
         "-o",

@@ -77,18 +77,18 @@ class Rdkafka(threading.Thread):
 class IdempotentProducer(Rdkafka):
     """acks=all, idempotent, `rate` records a second; the values it was told are stored are `values`."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, rate: int = RATE) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, rate: int = RATE, **more: Any) -> None:
+        """`more`: settings of the client."""
         super().__init__(name)
         self._topic, self._rate = topic, rate
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "error_cb": self._event,
-                "log_level": 0,
-            }
-        )
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "error_cb": self._event,
+            "log_level": 0,
+        }
+        self._producer = Producer(settings | more)
 
     def run(self) -> None:
         begun, number = time.monotonic(), 0
@@ -117,7 +117,8 @@ class IdempotentProducer(Rdkafka):
 class GroupMember(Rdkafka):
     """Subscribes, reads, commits by itself as most applications do."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, group: str, protocol: str) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, group: str, protocol: str, **more: Any) -> None:
+        """`more`: settings of the client."""
         super().__init__(name)
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
@@ -130,7 +131,7 @@ class GroupMember(Rdkafka):
             "log_level": 0,
         }
         self.revoked = 0
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer(settings | more)
         self._consumer.subscribe([topic], on_revoke=self._revoked)
 
     def _revoked(self, _consumer: Consumer, _partitions: object) -> None:

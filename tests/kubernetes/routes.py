@@ -1,0 +1,185 @@
+"""The chart's Ingress, HTTPRoute and TLSRoutes behind a gateway: HTTP by host name, TLS by the name in it.
+
+Clients have no other way than the gateway's Service: the names lead there, and each agent's own is in what
+Metadata tells. `prepared` puts the gateway and the routes there before these clients begin.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.admin import AdminClient
+
+from deploy.images.kept import OUTPUT
+from deploy.kubernetes.node import RUN, NodeError
+from deploy.services.certificates import Authority
+from tests.kubernetes import gateway
+
+if TYPE_CHECKING:
+    from tests.kubernetes.lab import Lab
+
+NAME = "routes"
+IMAGE = OUTPUT / "gateway.tar"
+AGENTS = 3
+KAFKA, BY_ROUTE, BY_INGRESS, STRANGER = "kafka.example", "route.example", "ingress.example", "other.example"
+PORT = 443
+SECRET = "routed"
+PATHS = {"/console": "<html", "/metrics": "floe_", "/status.json": '"cluster', "/iceberg/v1/config": "{"}
+"""Of the routes, each with something of what is there."""
+NOT_LET_THROUGH = "/livez"
+ANSWER_SECONDS_MAX = 20
+_API = "/apis/gateway.networking.k8s.io/v1/namespaces/floe"
+_RELEASE = "app.kubernetes.io/instance=floe"
+
+
+def _parent(listener: str) -> list[dict[str, str]]:
+    return [{"name": gateway.NAME, "namespace": gateway.NAMESPACE, "sectionName": listener}]
+
+
+VALUES: dict[str, Any] = {
+    "listeners": [
+        {
+            "name": "ROUTED",
+            "port": 9096,
+            "advertisedHost": f"{{pod}}.{KAFKA}",
+            "advertisedPort": PORT,
+            "protocol": "SSL",
+            "tls": {"secretName": SECRET},
+            "external": {"type": "TLSRoute", "bootstrapHost": KAFKA, "parentRefs": _parent("kafka")},
+        }
+    ],
+    "httpRoute": {
+        "enabled": True,
+        "hosts": [BY_ROUTE],
+        "parentRefs": _parent("web"),
+        "paths": ["/console", "/metrics", "/status.json", "/iceberg"],
+    },
+    "ingress": {
+        "enabled": True,
+        "className": gateway.CLASS,
+        "hosts": [BY_INGRESS],
+        "paths": ["/console", "/metrics", "/status.json", "/iceberg"],
+    },
+}
+
+
+def prepared(lab: Lab) -> None:
+    """Gateway, certificate, listener and routes, until all of them are accepted. Raises NodeError."""
+    lab.node.kubectl("apply", "--server-side", "-f", "-", given=gateway.crds())
+    lab.node.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    with ThreadPoolExecutor(1) as beside:
+        address = beside.submit(_gateway, lab)
+        authority = Authority(RUN / "pki" / SECRET, "floe-routed")
+        pair = authority.pair(SECRET, san=f"DNS:{KAFKA},DNS:*.{KAFKA}")
+        lab.kubectl("create", "secret", "tls", SECRET, f"--cert={pair.cert}", f"--key={pair.key}")
+        lab.values |= VALUES
+        lab.install("upgrade")
+        lab.until_ready(AGENTS)
+        _named_at(address.result())
+    lab.until(lambda: _accepted(lab, "httproutes") == 1, "the gateway did not accept the HTTPRoute")
+    lab.until(lambda: _accepted(lab, "tlsroutes") == AGENTS + 1, "the gateway did not accept all TLSRoutes")
+    lab.until(lambda: _reached(KAFKA), f"nobody answers by the name {KAFKA}")
+
+
+def _gateway(lab: Lab) -> str:
+    """Its address, once it is ready."""
+    lab.node.bring(IMAGE)
+    lab.node.kubectl("apply", "-f", "-", given=gateway.objects())
+    there = ("-n", gateway.NAMESPACE)
+    lab.node.kubectl(*there, "rollout", "status", f"deployment/{gateway.NAME}", "--timeout=120s")
+    of_it = ("get", "service", gateway.NAME, "-o", "jsonpath={.spec.clusterIP}")
+    return lab.node.kubectl(*there, *of_it).strip()
+
+
+def clients() -> dict[str, str]:
+    """Settings of Kafka's clients: where they begin, and whom they trust."""
+    return {
+        "bootstrap.servers": f"{KAFKA}:{PORT}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(RUN / "pki" / SECRET / "ca.crt"),
+    }
+
+
+def by_the_gateway(lab: Lab) -> str:
+    """Pages by both, the names that Metadata tells, and an agent deleted while clients come by TLSRoutes."""
+    for host in (BY_ROUTE, BY_INGRESS):
+        for path, part in PATHS.items():
+            _until(lab, host, path, 200, part)
+        _until(lab, host, NOT_LET_THROUGH, 404, "")
+    _until(lab, STRANGER, "/status.json", 404, "")
+    told = AdminClient(clients()).list_topics(timeout=ANSWER_SECONDS_MAX).brokers.values()
+    names = sorted(f"{each.host}:{each.port}" for each in told)
+    wanted = sorted(f"floe-{n}.{KAFKA}:{PORT}" for n in range(AGENTS))
+    if names != wanted:
+        raise NodeError(f"Metadata tells {names}, not {wanted}")
+    if _reached(STRANGER):
+        raise NodeError(f"the gateway let a client through that asked for {STRANGER}")
+    lab.kubectl("delete", "pod", "floe-1")
+    lab.until_ready(AGENTS)
+    pages = ", ".join(f"`{path}`" for path in PATHS)
+    return (
+        f"Traefik served {pages} by HTTPRoute and by Ingress, each by its host name, and neither "
+        f"`{NOT_LET_THROUGH}` nor another name; clients of this row came by TLSRoutes alone, to each agent "
+        "by the name that Metadata tells, while one of them was deleted; asking for another ended in nothing"
+    )
+
+
+def _named_at(address: str) -> None:
+    """Every name of ours at the gateway's address, for this process and those that it starts."""
+    names = [KAFKA, BY_ROUTE, BY_INGRESS, STRANGER, *(f"floe-{n}.{KAFKA}" for n in range(AGENTS))]
+    hosts = RUN / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost\n{address} {' '.join(names)}\n")
+    subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True, capture_output=True)
+
+
+def _accepted(lab: Lab, kind: str) -> int:
+    """How many routes of the release the gateway has taken, and led to Services that are there."""
+
+    def taken(route: dict[str, Any]) -> bool:
+        parents = route.get("status", {}).get("parents", [])
+        told = {each["type"]: each["status"] for parent in parents for each in parent["conditions"]}
+        return told.get("Accepted") == told.get("ResolvedRefs") == "True"
+
+    return sum(taken(each) for each in lab.node.listed(f"{_API}/{kind}", _RELEASE))
+
+
+def _reached(name: str) -> bool:
+    """Whether TLS with somebody of ours comes about for a client that asks for this name."""
+    context = ssl.create_default_context(cafile=clients()["ssl.ca.location"])
+    context.check_hostname = False
+    try:
+        with (
+            socket.create_connection((KAFKA, PORT), ANSWER_SECONDS_MAX) as plain,
+            context.wrap_socket(plain, server_hostname=name),
+        ):
+            return True
+    except (ssl.SSLError, OSError):
+        return False
+
+
+def _until(lab: Lab, host: str, path: str, status: int, part: str) -> None:
+    """Wait until the gateway answers so for a name. Raises NodeError with what it answers."""
+    found: list[tuple[int, str]] = []
+
+    def as_wanted() -> bool:
+        connection = http.client.HTTPConnection(host, 80, timeout=ANSWER_SECONDS_MAX)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            found.append((answer.status, answer.read().decode(errors="replace")))
+        except OSError as error:
+            found.append((0, str(error)))
+        finally:
+            connection.close()
+        return found[-1][0] == status and part in found[-1][1]
+
+    try:
+        lab.until(as_wanted, "")
+    except NodeError:
+        raise NodeError(f"{host}{path}: {json.dumps(found[-1])[:400]}, not {status} with {part!r}") from None
