@@ -69,6 +69,11 @@ def test_files_of_a_module_are_copied_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_page_tells_where_the_load_was_lighter() -> None:
-    rows = [{"name": "a"}, {"name": "b", "rate": 10}, {"name": "c", "rate": 10}, {"name": "d", "rate": 50}]
+    rows: list[dict[str, Any]] = [
+        {"name": "a"},
+        {"name": "b", "rate": 10},
+        {"name": "c", "rate": 10},
+        {"name": "d", "rate": 50},
+    ]
     assert page.lighter(rows) == " In b and c it was 10 a second."
     assert page.lighter(rows[:1]) == ""

@@ -43,6 +43,7 @@ from coordination.state.group_types import CommittedOffset, Group
 from coordination.state.state import HANDLERS as COMMANDS
 from coordination.state.state import State
 from coordination.state.transaction_types import Transaction
+from coordination.state.types import At
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
 from objectstore.naming import ChunkId, chunk_key
@@ -409,13 +410,14 @@ def test_what_a_state_does_that_went_astray_is_no_truth(monkeypatch: pytest.Monk
     """Seed 595: a transaction ended later there."""
     monkeypatch.setattr(transactions, "finish", lambda *_: None)
     witness, known, states = Witness(), Transaction("x", 7, 0, 1000, 0, number=1), (State(), State())
+    author: Any = SimpleNamespace(incarnation=7)
     states[1].digest = bytes(32)
     witness.altered = {(2, 1): _entry(proposed_ms=2)}
     with witness.watches():
         for state, entry in zip(states, (_entry(), _entry(proposed_ms=2)), strict=True):
             state.apply(LogEntry(1, 7, 1, entry))
         for revision, state in enumerate(states, 5):
-            transactions.finish(state, known, True, 0, SimpleNamespace(revision=revision))
+            transactions.finish(state, known, True, 0, At(revision, author, 0))
     assert witness.findings == []
 
 
