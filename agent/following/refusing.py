@@ -13,6 +13,7 @@ from agent.http.shapes import forbidden
 from agent.kafka.context import Client, Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.order import KINDS, METADATA, Kind
+from agent.net.listening import RequestContext
 from agent.net.wire.api import APIS
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
@@ -37,8 +38,10 @@ class ReadOnlyDispatcher(Dispatcher):
         for key in NOT_SERVED:
             del self._served[key]
 
-    async def answer(self, client: Client, header: RequestHeader, body: memoryview) -> list[Buffer] | None:
-        answered = await super().answer(client, header, body)
+    async def answer(
+        self, client: Client, header: RequestHeader, body: memoryview, asked: RequestContext | None = None
+    ) -> list[Buffer] | None:
+        answered = await super().answer(client, header, body, asked)
         if answered is None or header.api_key not in REFUSED:
             return answered
         codec = APIS[header.api_key].codec()
