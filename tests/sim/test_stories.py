@@ -74,6 +74,6 @@ def test_a_story_goes_the_same_way_without_native_code(
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:
     """What the member that stood still had read is copied twice; a record breaks its binding."""
-    run = _told(name, control)[name]
+    run = _told(name, control, anomaly)[name]
     assert not run["valid"]
     assert f"{anomaly} (fail)" in run["report"], run["report"]
