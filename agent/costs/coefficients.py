@@ -38,7 +38,7 @@ LOG_BYTES_PER_BATCH = _measured(11.7, "B", "bench_cost", "bytes of the log per b
 KAFKA_PRODUCE_LARGE = _measured(2.75, _CPU, "bench_cost", f"{_PRODUCE} 256 kB")
 KAFKA_PRODUCE_DEFAULT = _measured(9.41, _CPU, "bench_cost", f"{_PRODUCE} 16 kB")
 KAFKA_FETCH = _measured(0.39, _CPU, "bench_cost", "server's CPU of fetching the tail")
-APPLY = _measured(652_752, "slices/s/core", "bench_apply", "apply, chunks of 30 batches, idempotent")
+APPLY = _measured(1_049_273, "slices/s/core", "bench_apply", "apply, chunks of 30 batches, idempotent")
 
 _MERGING = "merging, 128 partitions, slices of"
 MERGE_64K = _measured(284.29, "MB/s", "bench_merging", f"{_MERGING} 64 kB: per core")

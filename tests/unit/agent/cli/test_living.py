@@ -22,7 +22,7 @@ async def test_full_collections_do_not_walk_what_the_start_has_left(tmp_path: Pa
 
     gc.unfreeze()
     try:
-        await _live(Loaded(Config.embedded(tmp_path, kafka_port=0, http_port=0), {}), started, None)
+        await _live(Loaded(Config.embedded(tmp_path, kafka_port=0, http_port=0), {}), started, None, False)
     finally:
         gc.unfreeze()
     assert frozen[0] > 50_000, "the modules at least"

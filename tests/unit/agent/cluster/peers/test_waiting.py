@@ -41,7 +41,8 @@ async def test_requests_that_wait_for_a_peer_are_bounded(
 
 
 async def test_a_job_that_reads_many_small_chunks_at_once_asks_their_author_only(zones: Zones) -> None:
-    author, other = await zones.add("a"), await zones.add("a")
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=60.0, timeout_s=60.0))
     written = [(await zones.chunk(author))[0] for _ in range(300)]
     for read, wanted in zip(await other.reader.read_many(written), written, strict=True):
         check(read, wanted)
