@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL import Image  # matplotlib brings it
 
 from deploy.setup.chromium import chromium_command
 from deploy.setup.node import ROOT, modules, node_command

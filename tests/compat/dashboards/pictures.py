@@ -2,7 +2,8 @@
 
 python -m tests.compat.dashboards.pictures [--minutes 8]
 
-Exit status 1: a component of Grafana's failed, or a panel has no data and does not say that it may.
+Exit status 1: a component of Grafana's failed, a panel has no data and does not say that it may, or an agent
+was not ready, which no picture in the docs should show.
 """
 
 from __future__ import annotations
@@ -97,6 +98,13 @@ def draw(board: Board, prometheus: Prometheus, over: tuple[float, float]) -> lis
     return failed
 
 
+def unready(prometheus: Prometheus) -> list[str]:
+    """Agents that were not ready within the last minute."""
+    found = prometheus.value("min_over_time(floe_ready[1m]) == 0")
+    remedy = "was not ready: draw again while the machine has nothing else to do"
+    return [f"{labels['instance']} {remedy}" for labels, _ in found]
+
+
 def main() -> int:
     """Draw all of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.compat.dashboards.pictures")
@@ -112,7 +120,8 @@ def main() -> int:
                 start = time.time()
                 while time.time() < start + loaded_s and not working.done():
                     time.sleep(BETWEEN_S)
-                wrong = [each for board in BOARDS for each in draw(board, prometheus, (start, time.time()))]
+                wrong = unready(prometheus)
+                wrong += [each for board in BOARDS for each in draw(board, prometheus, (start, time.time()))]
                 over.set()
                 working.result()
     for each in wrong:
