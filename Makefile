@@ -141,8 +141,9 @@ late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BR
 pauses: services ## how long clients wait while one agent of three is not well (REPEATS=n, ONLY="without etcd")
 	$(PY) -m tests.torture.pauses --repeats $(or $(REPEATS),4) $(if $(ONLY),--only "$(ONLY)")
 
-pictures: services ## the console's pictures in the docs, drawn anew
+pictures: services ## the pictures of the console and of the dashboards in the docs, drawn anew
 	$(PY) -m tests.compat.console_pictures
+	$(PY) -m tests.compat.dashboards.pictures
 
 alarms: services ## do the chart's alerts ring within a minute, by a real Prometheus (ONLY="etcd", HEALTH=minutes)
 	$(PY) -m tests.torture.alarms $(if $(ONLY),--only "$(ONLY)") $(if $(HEALTH),--health $(HEALTH))

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from deploy.dashboards.panels import AGENT, Board, Panel, Query, Row, line, rate
+from deploy.dashboards.panels import (
+    AGENT,
+    HALVES,
+    NONE,
+    QUARTERS,
+    THIRDS,
+    Board,
+    Panel,
+    Query,
+    Row,
+    line,
+    rate,
+)
 
 CLIENTS = Board(
     "floe-clients",
@@ -17,6 +29,8 @@ CLIENTS = Board(
                     "Kafka requests answered, by API.",
                     "reqps",
                     (rate("floe_requests_total", "api"), "{{api}}"),
+                    many=True,
+                    empty=NONE,
                 ),
                 line(
                     "Bytes in",
@@ -35,14 +49,17 @@ CLIENTS = Board(
                     "Bytes of requests being worked on; at the limit connections are not read.",
                     "bytes",
                     ("sum by (instance) (floe_request_bytes_held{@})", AGENT),
+                    ("sum(floe_produce_held_bytes{@})", "records not answered yet"),
                 ),
                 line(
                     "Produce buffer",
-                    "Bytes of records not in the store yet; at the limit connections are not read.",
-                    "bytes",
-                    ("sum by (instance) (floe_produce_buffered_bytes{@})", AGENT),
-                    ("max(floe_produce_buffer_bytes_max{@})", "limit"),
-                    ("sum(floe_produce_held_bytes{@})", "not answered yet"),
+                    "How full of records not in the store yet; at 100 % connections are not read.",
+                    "percentunit",
+                    (
+                        "sum by (instance) (floe_produce_buffered_bytes{@})"
+                        " / sum by (instance) (floe_produce_buffer_bytes_max{@})",
+                        AGENT,
+                    ),
                 ),
                 line(
                     "Waiting fetches",
@@ -60,6 +77,7 @@ CLIENTS = Board(
                     (rate("floe_fetch_sessions_refused_total"), "found no room, a second"),
                 ),
             ],
+            (12, 6, 6, *QUARTERS),
         ),
         Row(
             "Reads",
@@ -77,12 +95,20 @@ CLIENTS = Board(
                     ("sum by (cache) (floe_cache_bytes{@})", "{{cache}}"),
                 ),
                 line(
+                    "Damaged reads",
+                    "Reads that met records which are damaged or lost, by topic.",
+                    "ops",
+                    (rate("floe_damaged_reads_total", "topic"), "{{topic}}"),
+                    empty=NONE,
+                ),
+                line(
                     "Peers",
                     "Requests to agents of the zone for records; some are told to read the bucket.",
                     "reqps",
                     (rate("floe_peer_requests_total"), "asked"),
                     (rate("floe_peer_served_total"), "answered"),
                     (rate("floe_peer_refused_total"), "told to read the bucket"),
+                    empty="No peers",
                 ),
                 line(
                     "Bytes of peers",
@@ -90,14 +116,10 @@ CLIENTS = Board(
                     "Bps",
                     (rate("floe_peer_read_bytes_total"), "read"),
                     (rate("floe_peer_served_bytes_total"), "given"),
-                ),
-                line(
-                    "Damaged reads",
-                    "Reads that met records which are damaged or lost, by topic.",
-                    "ops",
-                    (rate("floe_damaged_reads_total", "topic"), "{{topic}}"),
+                    empty="No peers",
                 ),
             ],
+            THIRDS + HALVES,
         ),
         Row(
             "Groups and transactions",
@@ -113,17 +135,20 @@ CLIENTS = Board(
                     "Offsets that a group has not passed, of the ten furthest behind.",
                     "short",
                     ("topk(10, max by (group, topic) (floe_group_lag_records{@}))", "{{group}} {{topic}}"),
+                    empty="No groups",
                 ),
                 line(
                     "Groups behind, time",
                     "Age of the oldest record that a group has not passed, of the ten latest.",
                     "s",
                     ("topk(10, max by (group, topic) (floe_group_lag_seconds{@}))", "{{group}} {{topic}}"),
+                    empty="No groups",
+                    top_at_least=1,
                 ),
                 line(
                     "Leaders moved",
                     "Times that partitions got other leaders, as agents came or went.",
-                    "ops",
+                    "short",
                     ("max(increase(floe_leader_changes_total{@}[$__rate_interval]))", "changes"),
                 ),
                 line(
@@ -140,6 +165,7 @@ CLIENTS = Board(
                     (rate("floe_transactions_stale_total"), "stale"),
                 ),
             ],
+            THIRDS + THIRDS,
         ),
         Row(
             "Topics",
@@ -149,35 +175,63 @@ CLIENTS = Board(
                     "Of accepted batches, of the ten busiest topics.",
                     "Bps",
                     (f"topk(10, {rate('floe_topic_produce_bytes_total', 'topic')})", "{{topic}}"),
+                    empty=NONE,
                 ),
                 line(
                     "Records in by topic",
                     "Records accepted, of the ten busiest topics.",
                     "ops",
                     (f"topk(10, {rate('floe_topic_produce_records_total', 'topic')})", "{{topic}}"),
+                    empty=NONE,
                 ),
                 line(
                     "Bytes out by topic",
                     "Sent to consumers, of the ten busiest topics.",
                     "Bps",
                     (f"topk(10, {rate('floe_topic_fetch_bytes_total', 'topic')})", "{{topic}}"),
+                    empty=NONE,
                 ),
             ],
+            THIRDS,
         ),
         Row(
             "Who comes in",
             [
+                Panel(
+                    "Certificates end",
+                    "The first certificate of a listener to end.",
+                    "s",
+                    [Query("min by (listener) (floe_tls_expires_seconds{@} - time())", "{{listener}}")],
+                    "stat",
+                    red_below=604800,
+                    empty="No TLS",
+                ),
+                Panel(
+                    "Stale secrets",
+                    "What is on the disk and cannot be used, or waits for a restart.",
+                    "short",
+                    [
+                        Query("sum(floe_tls_renewal_failing{@}) or vector(0)", "certificates"),
+                        Query("sum(floe_users_file_failing{@}) or vector(0)", "users"),
+                        Query("sum(floe_jwks_failing{@}) or vector(0)", "keys"),
+                        Query("sum(floe_restart_needed{@}) or vector(0)", "restart"),
+                    ],
+                    "stat",
+                    red_from=1,
+                ),
                 line(
                     "Logins",
                     "SASL logins by mechanism and outcome.",
                     "ops",
                     (rate("floe_logins_total", "mechanism, outcome"), "{{mechanism}} {{outcome}}"),
+                    empty=NONE,
                 ),
                 line(
                     "Handshakes failed",
                     "TLS handshakes that failed, by listener.",
                     "ops",
                     (rate("floe_handshakes_failed_total", "listener"), "{{listener}}"),
+                    empty=NONE,
                 ),
                 line(
                     "Turned away",
@@ -201,53 +255,35 @@ CLIENTS = Board(
                         rate("floe_authorizer_refused_total", "mode, operation, resource"),
                         "{{mode}}: {{operation}} {{resource}}",
                     ),
+                    empty=NONE,
                 ),
                 line(
                     "Audit log",
                     "Events of the audit log by kind.",
                     "ops",
                     (rate("floe_audit_events_total", "kind"), "{{kind}}"),
+                    empty=NONE,
                 ),
                 line(
                     "Slowed down",
                     "Requests whose client was slowed down for a quota.",
                     "reqps",
                     (rate("floe_throttled_requests_total", "quota"), "{{quota}}"),
+                    empty="Nobody so far",
                 ),
                 line(
                     "Slowed down by whom",
                     "Seconds of waiting in a second, by who shares the quota.",
                     "short",
                     (rate("floe_throttled_seconds_total", "entity, quota"), "{{entity}} {{quota}}"),
-                ),
-                Panel(
-                    "Certificates end",
-                    "The first certificate of a listener to end.",
-                    "s",
-                    [Query("min by (listener) (floe_tls_expires_seconds{@} - time())", "{{listener}}")],
-                    4,
-                    "stat",
-                    red_below=604800,
-                ),
-                Panel(
-                    "Stale secrets",
-                    "What is on the disk and cannot be used, or waits for a restart.",
-                    "short",
-                    [
-                        Query("sum(floe_tls_renewal_failing{@}) or vector(0)", "certificates"),
-                        Query("sum(floe_users_file_failing{@}) or vector(0)", "users"),
-                        Query("sum(floe_jwks_failing{@}) or vector(0)", "keys"),
-                        Query("sum(floe_restart_needed{@}) or vector(0)", "restart"),
-                    ],
-                    4,
-                    "stat",
-                    red_from=1,
+                    empty="Nobody so far",
                 ),
                 line(
                     "Keys of tokens",
                     "Looks at oauth.jwks_url by outcome.",
                     "ops",
                     (rate("floe_jwks_lookups_total", "outcome"), "{{outcome}}"),
+                    empty="None so far (oauth.jwks_url)",
                 ),
                 line(
                     "HTTP",
@@ -256,6 +292,7 @@ CLIENTS = Board(
                     (rate("floe_http_requests_total", "status"), "{{status}}"),
                 ),
             ],
+            HALVES + QUARTERS + QUARTERS + HALVES,
         ),
     ],
 )

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from deploy.dashboards.panels import AGENT, Board, Panel, Query, Row, line, percentiles, rate
+from deploy.dashboards.panels import (
+    AGENT,
+    HALVES,
+    NONE,
+    QUARTERS,
+    THIRDS,
+    Board,
+    Panel,
+    Query,
+    Row,
+    line,
+    percentiles,
+    rate,
+)
 
 _HEALTH = Row(
     "Health",
@@ -16,7 +29,6 @@ _HEALTH = Row(
                 Query("sum(floe_drained{@})", "drained"),
                 Query("count(floe_ready{@})", "all"),
             ],
-            4,
             "stat",
         ),
         Panel(
@@ -24,7 +36,6 @@ _HEALTH = Row(
             "1 while every agent can read and write the log and the store.",
             "short",
             [Query("min by (name) (floe_dependency_up{@})", "{{name}}")],
-            4,
             "stat",
             red_below=1,
         ),
@@ -33,7 +44,6 @@ _HEALTH = Row(
             "Checks of /readyz that fail on some agent.",
             "short",
             [Query("count(floe_check{@} == 0) or vector(0)", "checks")],
-            4,
             "stat",
             red_from=1,
         ),
@@ -42,7 +52,6 @@ _HEALTH = Row(
             "Jobs that have failed ever since their last success: /status has their last error.",
             "short",
             [Query("count(floe_job_failing_since_seconds{@} > 0) or vector(0)", "jobs")],
-            4,
             "stat",
             red_from=1,
         ),
@@ -51,7 +60,6 @@ _HEALTH = Row(
             "Reads within an hour that met records which are damaged or lost; the log and /status name them.",
             "short",
             [Query("sum(increase(floe_damaged_reads_total{@}[1h])) or vector(0)", "reads")],
-            4,
             "stat",
             red_from=1,
         ),
@@ -60,11 +68,11 @@ _HEALTH = Row(
             "Exceptions within an hour that nobody expected.",
             "short",
             [Query("sum(increase(floe_defects_total{@}[1h])) or vector(0)", "defects")],
-            4,
             "stat",
             red_from=1,
         ),
     ],
+    (4,) * 6,
 )
 
 _LOAD = Row(
@@ -99,6 +107,7 @@ _LOAD = Row(
             "Batches of records that were refused, by reason.",
             "ops",
             (rate("floe_produce_rejected_total", "reason"), "{{reason}}"),
+            empty=NONE,
         ),
         line(
             "Connections",
@@ -107,6 +116,7 @@ _LOAD = Row(
             ("sum by (instance) (floe_connections{@})", AGENT),
         ),
     ],
+    (*THIRDS, 12, 6, 6),
 )
 
 _AGENTS = Row(
@@ -132,6 +142,7 @@ _AGENTS = Row(
             "Seconds since an agent was first seen behind the log.",
             "s",
             ("max by (instance) (floe_lag_seconds{@})", AGENT),
+            top_at_least=1,
         ),
         line(
             "Clock",
@@ -163,6 +174,7 @@ _AGENTS = Row(
             "ops",
             (rate("floe_traces_kept_total", "why"), "kept: {{why}}"),
             (rate("floe_traces_lost_total", "why"), "lost: {{why}}"),
+            empty="None so far (traces.endpoint)",
         ),
         line(
             "Versions",
@@ -171,6 +183,7 @@ _AGENTS = Row(
             ("count by (version) (floe_build_info{@})", "{{version}}"),
         ),
     ],
+    QUARTERS + QUARTERS + HALVES,
 )
 
 OVERVIEW = Board(

@@ -6,7 +6,7 @@ A query is PromQL in which `@` stands for the agents that the viewer chose: `flo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,10 +23,22 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 AGENT = "{{instance}}"
 """A line for each agent."""
 
-Unit = Literal[
-    "short", "bytes", "Bps", "s", "ms", "reqps", "ops", "percentunit", "dateTimeFromNow", "bool_yes_no"
-]
+Unit = Literal["short", "bytes", "Bps", "s", "ms", "reqps", "ops", "percentunit"]
 """Grafana's names of units."""
+TOP_AT_LEAST: Mapping[Unit, float] = {
+    "short": 1,
+    "bytes": 1024,
+    "Bps": 1024,
+    "s": 0.01,
+    "ms": 10,
+    "reqps": 0.01,
+    "ops": 0.01,
+    "percentunit": 0.01,
+}
+"""How far an axis goes at least: one of zeros alone would go to 100, or to 1.67 minutes."""
+NONE = "None so far"
+THIRDS, QUARTERS, HALVES = (8,) * 3, (6,) * 4, (12,) * 2
+"""Widths that fill a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +62,17 @@ class Panel:
     meaning: str
     unit: Unit
     queries: Sequence[Query]
-    width: int = 8
-    """Of 24 columns."""
     kind: Literal["timeseries", "stat"] = "timeseries"
     red_from: float | None = None
     """Values from here on are red."""
     red_below: float | None = None
     """Values below are red."""
+    empty: str = ""
+    """What is shown where there is nothing to show and nothing wrong with that; else it says "No data"."""
+    many: bool = False
+    """So many lines that their names stand at the right and not below."""
+    top_at_least: float | None = None
+    """How far the axis goes at least, where TOP_AT_LEAST is too little."""
 
     @property
     def height(self) -> int:
@@ -66,10 +82,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under one heading."""
+    """Panels under one heading, and how wide each is: of 24 columns."""
 
     title: str
     panels: Sequence[Panel]
+    widths: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +99,31 @@ class Board:
     rows: Sequence[Row]
 
 
-def line(title: str, meaning: str, unit: Unit, *queries: tuple[str, str], width: int = 8) -> Panel:
+def line(
+    title: str,
+    meaning: str,
+    unit: Unit,
+    *queries: tuple[str, str],
+    empty: str = "",
+    many: bool = False,
+    top_at_least: float | None = None,
+) -> Panel:
     """A panel of lines over time, by (PromQL, legend)."""
-    return Panel(title, meaning, unit, [Query(*each) for each in queries], width)
+    asked = [Query(*each) for each in queries]
+    return Panel(title, meaning, unit, asked, empty=empty, many=many, top_at_least=top_at_least)
 
 
 def percentiles(title: str, meaning: str, histogram: str, by: str = "") -> Panel:
     """p50, p99 and p99.9 of a histogram in seconds over the chosen agents; with `by`, p99 by that label."""
     shown = [(0.99, f"{{{{{by}}}}}")] if by else [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")]
-    return line(title, meaning, "s", *((quantile(q, histogram, by), name) for q, name in shown))
+    asked = [(quantile(q, histogram, by), name) for q, name in shown]
+    return line(title, meaning, "s", *asked, empty=NONE, many=bool(by))
 
 
 def quantile(q: float, histogram: str, by: str = "") -> str:
-    """A quantile of a histogram over the chosen agents."""
+    """A quantile of a histogram over the chosen agents; without what did not happen, which would be NaN."""
     buckets = f"sum by (le{by and ', ' + by}) (rate({histogram}_bucket{{@}}[$__rate_interval]))"
-    return f"histogram_quantile({q}, {buckets})"
+    return f"histogram_quantile({q}, {buckets}) >= 0"
 
 
 def rate(counter: str, by: str = "", scale: str = "") -> str:
@@ -122,6 +149,9 @@ def built(board: Board) -> dict[str, Any]:
                 "type": "dashboards",
                 "tags": ["floe"],
                 "title": "Floe",
+                "icon": "external link",
+                "tooltip": "",
+                "targetBlank": False,
                 "asDropdown": True,
                 "keepTime": True,
                 "includeVars": True,
@@ -168,12 +198,12 @@ def _placed(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             0, y, COLUMNS, 1
         )
         y, x, tallest = y + 1, 0, 0
-        for panel in row.panels:
-            if x + panel.width > COLUMNS:
+        for panel, width in zip(row.panels, row.widths, strict=True):
+            if x + width > COLUMNS:
                 x, y, tallest = 0, y + tallest, 0
             number += 1
-            yield _panel(panel, number) | _at(x, y, panel.width, panel.height)
-            x, tallest = x + panel.width, max(tallest, panel.height)
+            yield _panel(panel, number) | _at(x, y, width, panel.height)
+            x, tallest = x + width, max(tallest, panel.height)
         y += tallest
 
 
@@ -182,13 +212,15 @@ def _at(x: int, y: int, width: int, height: int) -> dict[str, Any]:
 
 
 def _panel(panel: Panel, number: int) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
-        "tooltip": {"mode": "multi", "sort": "desc"},
+    defaults: dict[str, Any] = {
+        "unit": panel.unit,
+        "min": 0,
+        "thresholds": {"mode": "absolute", "steps": _steps(panel)},
     }
-    if panel.kind == "stat":
-        options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
-    custom = {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never"}
+    if panel.empty:
+        defaults["noValue"] = panel.empty
+    if panel.kind == "timeseries":
+        defaults["custom"] = _lines(panel)
     return {
         "id": number,
         "type": panel.kind,
@@ -206,16 +238,35 @@ def _panel(panel: Panel, number: int) -> dict[str, Any]:
             }
             for at, query in enumerate(panel.queries)
         ],
-        "fieldConfig": {
-            "defaults": {
-                "unit": panel.unit,
-                "min": 0,
-                "thresholds": {"mode": "absolute", "steps": _steps(panel)},
-                **({"custom": custom} if panel.kind == "timeseries" else {}),
-            },
-            "overrides": [],
-        },
-        "options": options,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": _options(panel),
+    }
+
+
+def _lines(panel: Panel) -> dict[str, Any]:
+    """How lines are drawn."""
+    least = TOP_AT_LEAST[panel.unit] if panel.top_at_least is None else panel.top_at_least
+    return {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "axisSoftMax": least}
+
+
+def _options(panel: Panel) -> dict[str, Any]:
+    """What a panel of its kind has beside its fields; all that Grafana's model calls required."""
+    if panel.kind == "stat":
+        return {
+            "reduceOptions": {"calcs": ["lastNotNull"]},
+            "colorMode": "value",
+            "graphMode": "area",
+            "justifyMode": "auto",
+            "textMode": "auto",
+            "orientation": "auto",
+            "wideLayout": True,
+            "showPercentChange": False,
+            "percentChangeColorMode": "standard",
+        }
+    place = "right" if panel.many else "bottom"
+    return {
+        "legend": {"displayMode": "list", "placement": place, "showLegend": True, "calcs": []},
+        "tooltip": {"mode": "multi", "sort": "desc"},
     }
 
 

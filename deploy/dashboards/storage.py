@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from deploy.dashboards.panels import AGENT, Board, Row, line, percentiles, quantile, rate
+from deploy.dashboards.panels import (
+    AGENT,
+    HALVES,
+    NONE,
+    QUARTERS,
+    THIRDS,
+    Board,
+    Row,
+    line,
+    percentiles,
+    quantile,
+    rate,
+)
 
 STORAGE = Board(
     "floe-storage",
@@ -17,36 +29,12 @@ STORAGE = Board(
                     "Append to the log", "Time until an entry's outcome is known.", "floe_append_seconds"
                 ),
                 line(
-                    "Log inside a zone",
-                    "Agents that follow another one instead of etcd, and those who follow each.",
-                    "short",
-                    ("sum(floe_relay_followed{@})", "follow another one"),
-                    ("sum by (instance) (floe_relay_followers{@})", f"followers of {AGENT}"),
-                ),
-                line(
-                    "Relays that were left",
-                    "Times that an agent went back to etcd, by why; `moved` and `refused` are ordinary.",
-                    "ops",
-                    (rate("floe_relay_left_total", "why"), "{{why}}"),
-                ),
-                line(
-                    "Revisions",
-                    "Log entries applied in a second, by agent: all apply all.",
-                    "ops",
-                    (rate("floe_applied_entries_total", "instance"), AGENT),
-                ),
-                line(
                     "Size of chunks",
                     "Half of all chunks are smaller, and one in a hundred is larger.",
                     "bytes",
-                    (
-                        quantile(0.5, "floe_chunk_bytes"),
-                        "p50",
-                    ),
-                    (
-                        quantile(0.99, "floe_chunk_bytes"),
-                        "p99",
-                    ),
+                    (quantile(0.5, "floe_chunk_bytes"), "p50"),
+                    (quantile(0.99, "floe_chunk_bytes"), "p99"),
+                    empty=NONE,
                 ),
                 line(
                     "Chunks",
@@ -70,6 +58,12 @@ STORAGE = Board(
                     ("sum by (instance) (floe_replica_queue_bytes{@})", AGENT),
                 ),
                 line(
+                    "Revisions",
+                    "Log entries applied in a second, by agent: all apply all.",
+                    "ops",
+                    (rate("floe_applied_entries_total", "instance"), AGENT),
+                ),
+                line(
                     "Revision",
                     "The newest revision applied: all agents agree within a moment.",
                     "short",
@@ -81,7 +75,23 @@ STORAGE = Board(
                     "short",
                     ("max by (instance) (floe_lag_revisions{@})", AGENT),
                 ),
+                line(
+                    "Log inside a zone",
+                    "Agents that follow another one instead of etcd, and how many follow each.",
+                    "short",
+                    ("sum(floe_relay_followed{@})", "follow another one"),
+                    ("sum by (instance) (floe_relay_followers{@})", f"of {AGENT}"),
+                    empty="No relays",
+                ),
+                line(
+                    "Relays that were left",
+                    "Times that an agent went back to etcd, by why; `moved` and `refused` are ordinary.",
+                    "ops",
+                    (rate("floe_relay_left_total", "why"), "{{why}}"),
+                    empty="No relays",
+                ),
             ],
+            THIRDS + QUARTERS + QUARTERS,
         ),
         Row(
             "Read",
@@ -99,6 +109,7 @@ STORAGE = Board(
                     (rate("floe_store_read_bytes_total", "of"), "{{of}}"),
                 ),
             ],
+            HALVES,
         ),
         Row(
             "Behind",
@@ -128,6 +139,12 @@ STORAGE = Board(
                     "For now; they are tried again.",
                     "ops",
                     (rate("floe_compactions_failed_total"), "given up"),
+                ),
+                line(
+                    "Retention",
+                    "Log starts moved by retention.",
+                    "ops",
+                    (rate("floe_log_starts_moved_total"), "moved"),
                 ),
                 line(
                     "Deleted topics",
@@ -183,13 +200,8 @@ STORAGE = Board(
                     "s",
                     ("max(floe_scrub_round_seconds{@})", "since its beginning"),
                 ),
-                line(
-                    "Retention",
-                    "Log starts moved by retention.",
-                    "ops",
-                    (rate("floe_log_starts_moved_total"), "moved"),
-                ),
             ],
+            QUARTERS + THIRDS * 3,
         ),
     ],
 )

@@ -50,24 +50,27 @@ def version(node: str) -> tuple[int, ...]:
 _FILES = ("package.json", "package-lock.json")
 
 
-def modules() -> Path:
-    """The node_modules folder with exactly the locked packages, installed when missing. Raises NoNode."""
-    wanted = hashlib.sha256(b"".join((PACKAGES / name).read_bytes() for name in _FILES)).hexdigest()
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    with (OUTPUT / "lock").open("w") as lock:
+def modules(packages: Path = PACKAGES, output: Path = OUTPUT) -> Path:
+    """The node_modules folder with exactly the locked packages, installed when missing. Raises NoNode.
+
+    `packages`: the folder of package.json and its lock; `output`: where node_modules is made.
+    """
+    wanted = hashlib.sha256(b"".join((packages / name).read_bytes() for name in _FILES)).hexdigest()
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp = OUTPUT / "stamp"
+        stamp = output / "stamp"
         if not (stamp.exists() and stamp.read_text() == wanted):
             stamp.unlink(missing_ok=True)
-            _install()
+            _install(packages, output)
             stamp.write_text(wanted)
-    return OUTPUT / "node_modules"
+    return output / "node_modules"
 
 
-def _install() -> None:
+def _install(packages: Path, output: Path) -> None:
     """`npm ci`: the lock's packages, each checked against its hash, no scripts of theirs run."""
     for name in _FILES:
-        shutil.copyfile(PACKAGES / name, OUTPUT / name)
+        shutil.copyfile(packages / name, output / name)
     node = node_command()
     npm = _npm(node)
     environment = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -75,7 +78,7 @@ def _install() -> None:
     try:
         ran = subprocess.run(
             [*npm, "ci", *options],
-            cwd=OUTPUT,
+            cwd=output,
             env=environment,
             capture_output=True,
             text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from agent.telemetry.docs import Row, around, own
 from deploy.dashboards.__main__ import FOLDER, text_of
 from deploy.dashboards.boards import BOARDS, LEFT_OUT
 from deploy.dashboards.panels import COLUMNS, Board, built, metrics_in
+from deploy.services.floe import FloeAgent
 from deploy.services.prometheus import Prometheus
 from tests.deploy.test_chart import CHART, render, resources
 
 each_board = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
 TARGET = {"namespace", "job", "instance"}
 """Labels that Prometheus gives what it scrapes."""
+SCRAPED_S_MAX = 120
 LABELS = {"process": set[str](), "python": {"generation"}}
 
 
@@ -85,6 +88,7 @@ def test_panels_fill_the_grid_and_none_covers_another(board: Board) -> None:
         cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
         assert not cells & taken, f"{panel['title']} covers another panel"
         taken |= cells
+    assert len(taken) == COLUMNS * (1 + max(y for _, y in taken)), "a line has a hole: see the row's widths"
     assert len({panel["id"] for panel in shown["panels"]}) == len(shown["panels"])
     assert all(panel["description"] for panel in shown["panels"] if panel["type"] != "row")
 
@@ -118,6 +122,36 @@ def test_prometheus_understands_each_query(board: Board, prometheus: Prometheus)
         prometheus.value(promql.replace("$__rate_interval", "1m"))
     with pytest.raises(OSError, match="400"):
         prometheus.value("rate(floe_ready)")
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Prometheus that has scraped an embedded agent to which nobody came, a few times."""
+    folder = tmp_path_factory.mktemp("idle")
+    settings = {"log": {"url": f"sqlite://{folder}/log.sqlite"}, "store": {"url": f"file://{folder}/store"}}
+    with FloeAgent("idle", settings, folder) as agent, Prometheus(interval_s=1) as running:
+        running.scrape([agent.http.removeprefix("http://")])
+        deadline = time.monotonic() + SCRAPED_S_MAX
+        while not running.value("count_over_time(floe_ready[5m]) >= 3"):
+            assert time.monotonic() < deadline, "Prometheus does not scrape"
+            time.sleep(0.2)
+        yield running
+
+
+@pytest.mark.services
+@each_board
+def test_a_panel_without_data_says_that_it_may(board: Board, idle: Prometheus) -> None:
+    """Where nothing happened yet and what is optional is off; "No data" is a fault then."""
+    empty = {
+        panel.title
+        for row in board.rows
+        for panel in row.panels
+        if not panel.empty
+        and not any(
+            idle.value(each.text.replace("@", "").replace("$__rate_interval", "5m")) for each in panel.queries
+        )
+    }
+    assert empty == set()
 
 
 def test_a_folder_of_the_chart_holds_them() -> None:
