@@ -25,6 +25,7 @@ ELSEWHERE = {
     "make run",  # tests/spark/test_main_job.py runs its job
     "floe table audit",  # tests/unit/agent/cli/test_audit.py
     "floe table audit --continuous",  # tests/unit/agent/cli/test_audit_continuous.py
+    "floe table audit --since digests",  # tests/spark/test_digests_live.py
     "floe quarantine replay",  # tests/compat/test_replay_embedded.py
     "make bench ONLY=replay",  # a million records take minutes
     "make kubernetes",  # needs root and a quarter of an hour; docs/kubernetes.md is what it saw

@@ -26,6 +26,7 @@ from pyiceberg.types import TimestamptzType
 from coordination.commands import AlterTopicConfigs
 from coordination.state.types import Done
 from coordination.table_partition import PATTERN, parse
+from iceberg import committer as committing
 from iceberg import manifests, partitioning, transforms
 from iceberg.committer import Committer, CommitterOptions
 from iceberg.metadata import current_schema
@@ -302,7 +303,7 @@ async def test_a_spec_that_cannot_be_is_told_and_no_row_waits_for_it(
 async def test_commits_take_few_rows_where_each_would_be_a_file(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitioning, "FILES_MAX", 8)
+    monkeypatch.setattr(committing, "FILES_MAX", 8)
     await rig.create_topic(partitions=1, floe__table__partition="kafka.offset")
     committer = rig.committer()
     await rig.produce([b"x"] * 30)
