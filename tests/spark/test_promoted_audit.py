@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from deploy.run.damage import damage
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 from deploy.setup.jars import ensure
@@ -97,3 +98,15 @@ def test_a_moved_table_that_went_on_is_proven_equal_from_its_start(promoted: Pro
     told = asked(f"{promoted.agent.http}/iceberg/v1/namespaces/floe/tables/{TOPIC}")
     assert promoted.url in told
     assert promoted.source not in told
+
+
+def test_a_row_of_before_the_move_that_was_changed_is_found(promoted: Promoted) -> None:
+    (done,) = damage(
+        ["change"], TOPIC, f"floe.{TOPIC}", f"{promoted.agent.http}/iceberg", properties(promoted.minio)
+    )
+    assert done.offset < BEFORE / len(PARTITIONS), "it was there before"
+    assert done.path.startswith(f"{promoted.url}/tables/")
+    status, verdict = audit(promoted)
+    assert (status, verdict["equal"]) == (1, False)
+    found = {(each["kind"], each["partition"], each["offset"]) for each in verdict["findings"]}
+    assert found == {("changed", done.partition, done.offset)}
