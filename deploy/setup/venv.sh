@@ -2,7 +2,16 @@
 # Makes .venv exactly what requirements.lock says, with this project installed in place. Idempotent.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-python="${PYTHON:-python3}"
+# Debian's 3.11 is what the image has, and is built with profile-guided optimisation: a quarter faster than one that is not
+fits() { # whether it is new enough, can make an environment and has the headers that native modules are built with
+  "$1" - 2>/dev/null <<'PY'
+import ensurepip, sys, sysconfig
+from pathlib import Path
+sys.exit(sys.version_info < (3, 11) or not Path(sysconfig.get_path("include"), "Python.h").exists())
+PY
+}
+python="${PYTHON:-}"
+[ -n "$python" ] || { fits /usr/bin/python3.11 && python=/usr/bin/python3.11 || python=python3; }
 "$python" - <<'PY' || { echo "floe needs Python 3.11 or newer as python3; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 import sys
 sys.exit(sys.version_info < (3, 11))
