@@ -265,6 +265,17 @@ def tasks_have_a_last_resort(files: Iterable[File]) -> Iterator[Problem]:
                 yield Problem(file.path, node.lineno, f"{node.attr}: take objectstore/tasks.py")
 
 
+def nothing_is_raised_in_except_star(files: Iterable[File]) -> Iterator[Problem]:
+    """What an `except*` raises comes out in a group with 3.11.2, the image's Python, and as it is with 3.11.7:
+    `except ExceptionGroup` and its `split` say the same in all."""
+    for file in files:
+        if not file.python:
+            continue
+        for node in ast.walk(ast.parse(file.text)):
+            if isinstance(node, ast.TryStar):
+                yield Problem(file.path, node.lineno, "except*: take `except ExceptionGroup` and its split")
+
+
 def secrets_are_compared_in_equal_time(files: Iterable[File]) -> Iterator[Problem]:
     """How long `==` takes tells where two texts first differ: secrets go through hmac.compare_digest.
 

@@ -42,6 +42,7 @@ RULES = (
     rules.ignores_have_reasons,
     rules.tests_do_not_evade,
     rules.tasks_have_a_last_resort,
+    rules.nothing_is_raised_in_except_star,
     rules.secrets_are_compared_in_equal_time,
 )
 

@@ -50,6 +50,7 @@ BAD: list[Case] = [
     (rules.tasks_have_a_last_resort, "agent/a.py", "asyncio.create_task(work())\n"),
     (rules.tasks_have_a_last_resort, "agent/a.py", "asyncio.ensure_future(work())\n"),
     (rules.tasks_have_a_last_resort, "iceberg/a.py", "self._loop.create_task(work())\n"),
+    (rules.nothing_is_raised_in_except_star, "agent/a.py", "try:\n    work()\nexcept* OSError:\n    raise\n"),
     (rules.secrets_are_compared_in_equal_time, "agent/a.py", "fits = given == self._secret\n"),
     (rules.secrets_are_compared_in_equal_time, "agent/a.py", "if user.stored_key != made: raise\n"),
     (rules.secrets_are_compared_in_equal_time, "agent/a.py", "x = proof(a, b) == given\n"),

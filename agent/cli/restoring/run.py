@@ -148,7 +148,10 @@ async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(part)) for part in source.parts]
-    except* Failure as failures:
+    except ExceptionGroup as ended:
+        failures, others = ended.split(Failure)
+        if failures is None or others is not None:
+            raise
         raise failures.exceptions[0] from None
     return [each.result() for each in tasks]
 

@@ -354,7 +354,7 @@ async def _all(coroutines: Iterable[object]) -> None:
             for each in coroutines:
                 assert asyncio.iscoroutine(each), "only coroutines are run"
                 tasks.create_task(each)
-    except* Exception as group:
+    except ExceptionGroup as group:
         raise _first(group) from None
 
 
