@@ -266,7 +266,7 @@ def tasks_have_a_last_resort(files: Iterable[File]) -> Iterator[Problem]:
 
 
 def nothing_is_raised_in_except_star(files: Iterable[File]) -> Iterator[Problem]:
-    """What an `except*` raises comes out in a group with 3.11.2, the image's Python, and as it is with 3.11.7:
+    """What an `except*` raises comes out in a group with 3.11.2, the image's Python, as it is with 3.11.7:
     `except ExceptionGroup` and its `split` say the same in all."""
     for file in files:
         if not file.python:
