@@ -34,14 +34,16 @@ PATIENCE = Patience()
 def stuck(history: History, known: Versions, *, healed_ns: int, patience: Patience) -> Iterator[Finding]:
     """A process that polled in vain for longer than its patience after `healed_ns`, below the end of a key.
 
-    The end is the highest offset anybody knows of, so a key that nobody ever read past is only as long as its
-    acknowledged sends say. Members of a group are judged together: one begins where others came to and has
-    only some of the keys. What a member read in an operation that may have happened counts as read.
+    A key that comes anew is waited for from then on: before, it was nobody's or another's. The end is the
+    highest offset anybody knows of, so a key that nobody ever read past is only as long as its acknowledged
+    sends say. Members of a group are judged together: one begins where others came to and has only some of
+    the keys. What a member read in an operation that may have happened counts as read.
     """
     members = {op.process for op in history.operations if op.f == "subscribe" and op.outcome != "fail"}
     assigned: dict[int, tuple[str, ...]] = {}
     position: dict[tuple[int, str], int] = {}  # (process, key) → index of the last record read
     since: dict[tuple[int, str], Operation] = {}  # when it began to wait there
+    looked: dict[int, tuple[str, ...]] = {}  # what it had when it last looked
     told: set[tuple[int, str]] = set()
     for op in history.operations:
         if op.process in patience.resumed:
@@ -57,7 +59,7 @@ def stuck(history: History, known: Versions, *, healed_ns: int, patience: Patien
             position[who, key] = max(last, position.get((who, key), -1)) if who == GROUP else last
         for key in assigned.get(who, ()) if op.outcome == "ok" else ():
             place = (who, key)
-            if key in read or place not in since or op.completed_ns < healed_ns:
+            if key in read or key not in looked.get(who, ()) or op.completed_ns < healed_ns:
                 since[place] = op
             waited = op.completed_ns - max(since[place].completed_ns, healed_ns)
             end = len(known.keys[key].order) - 1 if key in known.keys else -1
@@ -67,6 +69,8 @@ def stuck(history: History, known: Versions, *, healed_ns: int, patience: Patien
                 at, name = position.get(place, -1), "the group" if who == GROUP else f"process {who}"
                 detail = f"{name} at index {at} of {end} for {waited / 1e9:.1f} s"
                 yield Finding("stuck", key, detail, (since[place].index, op.index))
+        if op.outcome == "ok":
+            looked[who] = assigned.get(who, ())
 
 
 def _last(op: Operation, key: str, known: Versions) -> int:

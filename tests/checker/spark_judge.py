@@ -225,7 +225,12 @@ def stuck(known: Known, healed_ns: int, patience: Patience) -> DataFrame:
     keys = F.when(assigns & (F.col("outcome") != "fail"), F.col("keys"))
     looks = ops.withColumn("assigned", F.last(keys, ignorenulls=True).over(by))
     looks = looks.where("outcome = 'ok' AND f IN ('poll', 'txn')")
-    grid = looks.select("run", "process", "op", "completed_ns", F.explode("assigned").alias("key")).distinct()
+    looks = looks.withColumn(
+        "before", F.lag("assigned").over(Window.partitionBy("run", "process").orderBy("op"))
+    )
+    grid = looks.select("run", "process", "op", "completed_ns", "before", F.explode("assigned").alias("key"))
+    anew = F.coalesce(~F.array_contains("before", F.col("key")), F.lit(True))
+    grid = grid.withColumn("anew", anew).drop("before").distinct()
     ranked = with_who(known.poll.where("f IN ('poll', 'txn')")).join(known.index, [*RUN_KEY, "offset"])
     ranked = ranked.where("outcome = 'ok' OR (member AND outcome = 'info')")
     at = F.max(F.struct("position", "turn", "index"))["index"]
@@ -237,7 +242,7 @@ def stuck(known: Known, healed_ns: int, patience: Patience) -> DataFrame:
     newest = newest.otherwise(F.last("at", ignorenulls=True).over(past))
     rows = rows.withColumn("place", F.coalesce(newest, F.lit(-1)))
     rows = rows.where("completed_ns IS NOT NULL")  # the key is assigned
-    begins = F.col("at").isNotNull() | (F.row_number().over(place) == 1) | (F.col("completed_ns") < healed_ns)
+    begins = F.col("at").isNotNull() | F.col("anew") | (F.col("completed_ns") < healed_ns)
     rows = rows.withColumn(
         "since", F.last(F.when(begins, F.col("completed_ns")), ignorenulls=True).over(past)
     )
