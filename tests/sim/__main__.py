@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -75,7 +75,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--plan", type=Path, help="the same of a plan that was kept")
     parser.add_argument("--shrink", action="store_true", help="make a failing one small and keep its plan")
     parser.add_argument("--out", type=Path, default=Path("build/simulate"), help="where traces go")
-    parser.add_argument("--keep", action="store_true", help="the traces of clean seeds too")
+    parser.add_argument(
+        "--keep", type=int, nargs="*", metavar="SEED", help="the traces of clean seeds too, or of these"
+    )
     parser.add_argument("--controls", nargs="*", help="break each rule (or these) until it is caught")
     given = parser.parse_args()
     if given.pair and (given.seed is None or given.sick):
@@ -91,14 +93,14 @@ def _arguments() -> argparse.Namespace:
 
 def _many(plans: Iterable[Plan], given: argparse.Namespace) -> int:
     kept, told = partial(_keep, out=given.out), partial(print, flush=True)
-    whole = run(plans, given.jobs, kept, told, every=given.keep)
+    whole = run(plans, given.jobs, kept, told, also=_also(given))
     return 1 if whole.bad else 0
 
 
 def _paired(plans: Iterable[Plan], given: argparse.Namespace) -> int:
     kept, told, begun = partial(_keep, out=given.out), partial(print, flush=True), time.perf_counter()
     table = Table() if given.known is None else rounds.load(given.known)
-    whole = rounds.run(plans, given.jobs, kept, told, table, every=given.keep)
+    whole = rounds.run(plans, given.jobs, kept, told, table, also=_also(given))
     report(whole, told, time.perf_counter() - begun)
     told(f"{rounds.summary(table)}\n  all of it: {rounds.write(table, given.out)}")
     return 1 if whole.bad else 0
@@ -114,6 +116,11 @@ def _one(plan: Plan, name: str, given: argparse.Namespace) -> int:
     print(f"trace {path} · {len(outcome.trace)} lines · {outcome.digest}")
     print(f"timeline {path.with_suffix('.html')} · plan {path.with_suffix('.json')}")
     return 0 if outcome.judgement.valid else 1
+
+
+def _also(given: argparse.Namespace) -> Container[int]:
+    """The seeds that are kept though they are clean."""
+    return range(sys.maxsize) if given.keep == [] else given.keep or ()
 
 
 def _keep(outcome: Outcome, name: str, out: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,13 +47,13 @@ class Sum:
 
 
 def run(
-    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, every: bool = False
+    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, also: Container[int] = ()
 ) -> Sum:
-    """All of them, and a report. `kept` is given each bad outcome (or `every`) and its name, in the process
-    that ran it.
+    """All of them, and a report. `kept` is given each bad outcome (those of the seeds `also` good ones, too)
+    and its name, in the process that ran it.
     """
     begun = _wall()
-    whole = gathered(plans, jobs, kept, told, every=every)
+    whole = gathered(plans, jobs, kept, told, also=also)
     report(whole, told, _wall() - begun)
     return whole
 
@@ -65,12 +65,12 @@ def report(whole: Sum, told: Callable[[str], None], wall_s: float) -> None:
 
 
 def gathered(
-    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, every: bool = False
+    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, also: Container[int] = ()
 ) -> Sum:
     """Likewise, without the report."""
     whole, begun, due = Sum(), _wall(), TOLD_SEEDS
     with _mapped(jobs) as mapped:
-        for part in mapped(partial(_piece, kept=kept, every=every), _pieces(plans)):
+        for part in mapped(partial(_piece, kept=kept, also=also), _pieces(plans)):
             whole.add(part)
             for _, text in part.bad:
                 told(text)
@@ -115,7 +115,7 @@ def _pieces(plans: Iterable[Plan]) -> Iterator[list[Plan]]:
         yield piece
 
 
-def _piece(plans: Sequence[Plan], kept: Kept, every: bool) -> Sum:
+def _piece(plans: Sequence[Plan], kept: Kept, also: Container[int]) -> Sum:
     part, begun = Sum(), _cpu()
     for plan in plans:
         part.counts["seeds"] += 1
@@ -127,7 +127,7 @@ def _piece(plans: Sequence[Plan], kept: Kept, every: bool) -> Sum:
         part.virtual_s += outcome.virtual_s
         part.counts.update(acknowledged=outcome.judgement.acknowledged, read=outcome.judgement.read)
         part.coverage.note(outcome)
-        if every or not outcome.judgement.valid:
+        if plan.seed in also or not outcome.judgement.valid:
             kept(outcome, plan.name)
         if not outcome.judgement.valid:
             part.bad.append((plan.seed, f"{plan.called}: {outcome.judgement.report()}\n{plan}"))

@@ -2,29 +2,34 @@
 
 A plan's file says what must have happened in its run (`needs`: counts of the coverage, at least), so that one
 which no longer comes to its story, because the code has changed its schedule, is noticed: then the next seeds
-are tried, SEEDS_MAX of them, for a story must happen, and not in one schedule alone. With the name of a plan
-only that one is run; with that of a control too (controls.py), and the anomaly that is its, with the rule
-broken, until a seed shows it.
+are tried, SEEDS_MAX of them, for a story must happen, and not in one schedule alone. With names of plans
+only those are run. `plan:control:anomaly` instead: with that rule broken (controls.py), until a seed shows
+the anomaly. Each of these, and each plan, has a process of its own, forked where everything is imported.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from tests.sim import quick
 from tests.sim.controls_table import EVERY
 from tests.sim.plan import Plan
 from tests.sim.world import World
 
 SEEDS_MAX = 40
 """From a plan's own on. The rarest story takes one seed of some twenty."""
+JOBS = 2
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 
 
@@ -58,22 +63,37 @@ def _until(path: Path, enough: Callable[[dict[str, Any]], bool]) -> dict[str, An
     return run
 
 
-def _clean(*names: str) -> Iterator[str]:
-    """What is not clean is never tried again."""
-    for path in PLANS if not names else [each for each in PLANS if each.stem in names]:
-        yield json.dumps(_until(path, lambda run: not run["valid"] or not run["missing"]))
-
-
-def _broken(name: str, control: str, anomaly: str) -> Iterator[str]:
+def _shown(wanted: str) -> dict[str, Any]:
+    """One plan by its name, or a broken rule; its row is called so."""
+    name, _, rule = wanted.partition(":")
+    path = next(path for path in PLANS if path.stem == name)
+    if not rule:  # what is not clean is never tried again
+        return _until(path, lambda run: not run["valid"] or not run["missing"])
+    control, _, anomaly = rule.partition(":")
     with next(each for each in EVERY if each.name == control).broken():
-        path = next(path for path in PLANS if path.stem == name)
-        yield json.dumps(_until(path, lambda run: f"{anomaly} (fail)" in run["report"]))
+        return _until(path, lambda run: f"{anomaly} (fail)" in run["report"]) | {"name": wanted}
+
+
+def _told(wanted: str) -> str:
+    """As JSON; what the run itself broke by is told as its report, and the others go on."""
+    try:
+        return json.dumps(_shown(wanted))
+    except Exception:
+        row = {"name": wanted, "valid": False, "missing": {}, "acknowledged": 0}
+        return json.dumps(row | {"report": traceback.format_exc()})
+
+
+def _all(wanted: list[str]) -> Iterator[str]:
+    with get_context("fork").Pool(JOBS, maxtasksperchild=1) as pool:
+        yield from pool.imap(_told, wanted or [path.stem for path in PLANS], chunksize=1)
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
         raise SystemExit("set PYTHONHASHSEED=0: sets of strings must have one order in every process")
+    gc.disable()  # collector.py says when
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
-    for line in _broken(*sys.argv[1:]) if len(sys.argv) > 2 else _clean(*sys.argv[1:]):
+    quick.without_pandas()
+    for line in _all(sys.argv[1:]):
         sys.stdout.write(line + "\n")

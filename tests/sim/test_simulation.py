@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -14,6 +15,10 @@ SEEDS = 80  # two minutes and a half of one quiet core; `make simulate` runs mor
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things
 SICK_SEEDS = 5
+FEW, RICH, STORED = 2, 12, 13
+"""Seeds whose traces are compared: one that ran behind one other, one with nearly everything, one with all
+kinds of objects.
+"""
 QUICK = (
     "ack-before-append",
     "last-stable-too-high",
@@ -32,8 +37,16 @@ def _told(pattern: str, text: str) -> str:
     return found[1]
 
 
-def test_seeds_are_clean(tmp_path: Path) -> None:
-    done = _sim("--seeds", str(SEEDS), "--jobs", str(JOBS), "--out", str(tmp_path))
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompletedProcess[str], Path]:
+    """All seeds in two processes, and the folder with the traces of some: each ran behind others."""
+    out = tmp_path_factory.mktemp("many")
+    kept = map(str, (FEW, RICH, STORED))
+    return _sim("--seeds", str(SEEDS), "--jobs", str(JOBS), "--out", str(out), "--keep", *kept), out
+
+
+def test_seeds_are_clean(many: tuple[CompletedProcess[str], Path]) -> None:
+    done, _ = many
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(_told(r"acknowledged ([\d,]+)", done.stdout).replace(",", "")) > 1000, done.stdout
     untested = _told(r"rules never put to the test: (.*)", done.stdout)
@@ -51,35 +64,36 @@ def test_one_sick_agent_stays_its_own_matter(tmp_path: Path) -> None:
     assert re.search(r"sickness: .*stepped aside [1-9]", done.stdout), done.stdout
 
 
-def test_one_seed_is_one_run(tmp_path: Path) -> None:
-    traces = []
-    plan = tmp_path / "0" / "12.json"
-    for number, source in enumerate((("--seed", "12"), ("--plan", str(plan)))):
-        done = _sim(*source, "--out", str(tmp_path / str(number)))
-        assert done.returncode == 0, done.stdout + done.stderr
-        traces.append((tmp_path / str(number) / "12.trace").read_text())
-    assert traces[0] == traces[1]
-    assert traces[0].count("\n") > 500
-    assert "process" in (tmp_path / "0" / "12.html").read_text()
+def test_one_seed_is_one_run(many: tuple[CompletedProcess[str], Path], tmp_path: Path) -> None:
+    """By the seed behind others, and by its plan alone."""
+    plan = many[1] / f"{RICH}.json"
+    done = _sim("--plan", str(plan), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    trace = (tmp_path / plan.name).with_suffix(".trace").read_text()
+    assert trace == plan.with_suffix(".trace").read_text()
+    assert trace.count("\n") > 500
+    assert "process" in plan.with_suffix(".html").read_text()
 
 
-def test_a_seed_is_the_same_whatever_ran_before(tmp_path: Path) -> None:
+def test_a_seed_is_the_same_whatever_ran_before(
+    many: tuple[CompletedProcess[str], Path], tmp_path: Path
+) -> None:
     """Tasks lie elsewhere in memory then, and sets of them once had another order (seed 2 behind seed 1)."""
-    for source in (("--seeds", "2", "--keep"), ("--seed", "2")):
-        assert _sim(*source, "--out", str(tmp_path / source[0])).returncode == 0
-    behind, alone = ((tmp_path / each / "2.trace").read_text() for each in ("--seeds", "--seed"))
+    assert _sim("--seed", str(FEW), "--out", str(tmp_path)).returncode == 0
+    behind, alone = ((folder / f"{FEW}.trace").read_text() for folder in (many[1], tmp_path))
     assert behind == alone
 
 
-def test_a_seed_is_the_same_on_another_machine(tmp_path: Path) -> None:
+def test_a_seed_is_the_same_on_another_machine(
+    many: tuple[CompletedProcess[str], Path], tmp_path: Path
+) -> None:
     """Whose memory lies elsewhere, with other entropy: seed 13 (a relay, an archive, a replica, tables) once
     had Avro files with bytes of the machine's own. The trace has what is put into the bucket, too.
     """
     elsewhere = {"PYTHONMALLOC": "malloc", "PADDING": "." * 5000}
-    for name, environment in (("here", {}), ("there", elsewhere)):
-        done = _sim("--seed", "13", "--out", str(tmp_path / name), environment=environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-    here, there = ((tmp_path / each / "13.trace").read_text().split("\n") for each in ("here", "there"))
+    done = _sim("--seed", str(STORED), "--out", str(tmp_path), environment=elsewhere)
+    assert done.returncode == 0, done.stdout + done.stderr
+    here, there = ((folder / f"{STORED}.trace").read_text().split("\n") for folder in (many[1], tmp_path))
     differs = next((pair for pair in zip(here, there, strict=False) if pair[0] != pair[1]), None)
     assert differs is None, f"the first line that differs: {differs}"
     assert len(here) == len(there)

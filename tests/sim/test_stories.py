@@ -13,6 +13,29 @@ from tests.sim import child
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 SECONDS_MAX = 1800  # of a machine that does other things; ten seconds of a quiet core
+WITHOUT_NATIVE_CODE = ("agent_dies_between_put_and_append", "held_end_arrives_a_transaction_late")
+BROKEN = (
+    ("member_stands_still_until_others_have_its_keys", "no-generation-check", "copied-twice"),
+    ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable", "copied-twice"),
+    ("positions_of_the_transaction_before_arrive", "late-positions-are-taken", "position-foreign"),
+    ("topic_is_bound_while_records_are_on_their_way", "bound-meanwhile", "binding-broken"),
+    ("topic_is_bound_while_records_are_on_their_way", "spans-lag", "span-wrong"),
+    ("topic_is_bound_while_records_are_on_their_way", "decoded-by-now", "columns-wrong"),
+    ("topic_is_bound_while_records_are_on_their_way", "frames-ignored", "columns-wrong"),
+    ("producers_begin_while_their_topic_is_bound", "overtaken-while-bound", "sequence-lost"),
+    ("topic_of_a_flat_table_is_bound_while_records_come", "decoded-by-now", "columns-wrong"),
+    ("versions_are_hidden_while_records_name_them", "judged-once", "incompatible-version"),
+    ("versions_are_hidden_while_records_name_them", "looked-up-at-home", "registry-stale"),
+    ("versions_are_hidden_while_records_name_them", "hidden-unnoticed", "frame-of-no-version"),
+    ("versions_are_hidden_while_records_name_them", "decoded-by-newest", "columns-wrong"),
+    ("puts_land_behind_their_hedges", "hedge-has-another-name", "unreadable-chunk"),
+    ("bad_records_are_set_aside_while_agents_die", "aside-of-no-transaction", "aside-aborted"),
+    ("agents_start_at_a_member_with_another_log", "states-not-compared", "state-differs"),
+    ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
+    ("copy_is_kept_at_any_step_of_a_round", "copy-says-too-much", "promoted-behind"),
+    ("replica_gets_its_bucket_in_another_order", "replica-goes-over-gaps", "replica-poisoned"),
+)
+"""Of a plan, a control and the anomaly that shows it."""
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
 
@@ -39,41 +62,35 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
     assert run["acknowledged"] > 20
 
 
-@pytest.mark.parametrize("name", ["agent_dies_between_put_and_append", "held_end_arrives_a_transaction_late"])
+@pytest.fixture(scope="module")
+def runs_without_native_code() -> dict[str, Any]:
+    """Some of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(native.VARIABLE, "0")
+        return _told(*WITHOUT_NATIVE_CODE)
+
+
+@pytest.mark.parametrize("name", WITHOUT_NATIVE_CODE)
 def test_a_story_goes_the_same_way_without_native_code(
-    name: str, runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str, runs: dict[str, Any], runs_without_native_code: dict[str, Any]
 ) -> None:
     """To the last count. The golden stories are told both ways too."""
-    monkeypatch.setenv(native.VARIABLE, "0")
-    assert _told(name)[name] == runs[name]
+    assert runs_without_native_code[name] == runs[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "control", "anomaly"),
-    [
-        ("member_stands_still_until_others_have_its_keys", "no-generation-check", "copied-twice"),
-        ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable", "copied-twice"),
-        ("positions_of_the_transaction_before_arrive", "late-positions-are-taken", "position-foreign"),
-        ("topic_is_bound_while_records_are_on_their_way", "bound-meanwhile", "binding-broken"),
-        ("topic_is_bound_while_records_are_on_their_way", "spans-lag", "span-wrong"),
-        ("topic_is_bound_while_records_are_on_their_way", "decoded-by-now", "columns-wrong"),
-        ("topic_is_bound_while_records_are_on_their_way", "frames-ignored", "columns-wrong"),
-        ("producers_begin_while_their_topic_is_bound", "overtaken-while-bound", "sequence-lost"),
-        ("topic_of_a_flat_table_is_bound_while_records_come", "decoded-by-now", "columns-wrong"),
-        ("versions_are_hidden_while_records_name_them", "judged-once", "incompatible-version"),
-        ("versions_are_hidden_while_records_name_them", "looked-up-at-home", "registry-stale"),
-        ("versions_are_hidden_while_records_name_them", "hidden-unnoticed", "frame-of-no-version"),
-        ("versions_are_hidden_while_records_name_them", "decoded-by-newest", "columns-wrong"),
-        ("puts_land_behind_their_hedges", "hedge-has-another-name", "unreadable-chunk"),
-        ("bad_records_are_set_aside_while_agents_die", "aside-of-no-transaction", "aside-aborted"),
-        ("agents_start_at_a_member_with_another_log", "states-not-compared", "state-differs"),
-        ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
-        ("copy_is_kept_at_any_step_of_a_round", "copy-says-too-much", "promoted-behind"),
-        ("replica_gets_its_bucket_in_another_order", "replica-goes-over-gaps", "replica-poisoned"),
-    ],
-)
-def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:
+@pytest.fixture(scope="module")
+def broken(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Those of the rules below that are asked for, in one go: importing an agent takes as long as a run."""
+    here: list[Any] = [
+        each for each in request.session.items if getattr(each, "module", None) is request.module
+    ]
+    asked = [each.callspec.params for each in here if hasattr(each, "callspec")]
+    return _told(*(":".join(each["rule"]) for each in asked if "rule" in each))
+
+
+@pytest.mark.parametrize("rule", BROKEN, ids="-".join)
+def test_a_rule_that_is_broken_shows_in_its_story(rule: tuple[str, str, str], broken: dict[str, Any]) -> None:
     """What the member that stood still had read is copied twice; a record breaks its binding."""
-    run = _told(name, control, anomaly)[name]
+    run, (_, _, anomaly) = broken[":".join(rule)], rule
     assert not run["valid"]
     assert f"{anomaly} (fail)" in run["report"], run["report"]

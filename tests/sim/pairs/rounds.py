@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -20,14 +20,14 @@ Told = Callable[[str], None]
 
 
 def run(
-    plans: Iterable[Plan], jobs: int, kept: Kept, told: Told, table: Table, *, every: bool = False
+    plans: Iterable[Plan], jobs: int, kept: Kept, told: Told, table: Table, *, also: Container[int] = ()
 ) -> Sum:
     """All of them, each with a pair; the table has in the end what was seen."""
     whole = Sum()
     each_plan = iter(plans)
     while with_pairs := list(drawn(islice(each_plan, ROUND_SEEDS), table)):
         told("pairs: " + ", ".join(f"{plan.seed} {plan.pair}" for plan in with_pairs))
-        part = gathered(with_pairs, jobs, kept, told, every=every)
+        part = gathered(with_pairs, jobs, kept, told, also=also)
         table.note(part.coverage.counts)
         whole.add(part)
     return whole
