@@ -56,7 +56,7 @@ class Queues:
     """The second cluster of a run, and who copies to it; nothing where the plan has none."""
 
     def __init__(self, world: World) -> None:
-        self._world, self.on = world, world.plan.queues
+        self._world, self.on = world, world.plan.queues and not world.plan.sick
         if self.on:
             self.second = Second.empty(world, FIRST)
 
