@@ -14,7 +14,6 @@ from coordination.log import LogEntry
 from coordination.restore import source
 from coordination.state.types import Partition
 from objectstore import copied
-from tests.sim import replicas
 from tests.sim.controls import Control, patched
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
@@ -118,11 +117,6 @@ def _control(
     )
 
 
-def _believes_what_it_reads() -> Sequence[Change]:
-    """Whatever the store hands out is copied."""
-    return ((replicas, "problem", lambda key, content: ""),)
-
-
 REPLICAS = (
     _control(
         "replica-skips-an-entry",
@@ -163,13 +157,6 @@ REPLICAS = (
         "a promoted copy has all that was archived",
         "promoted-behind",
         _promotes_without_the_archive,
-        "copy",
-    ),
-    _control(
-        "copy-believes-what-it-reads",
-        "a copy looks at what it reads",
-        "promoted-incomplete promoted-behind replica-behind replica-poisoned state-differs",
-        _believes_what_it_reads,
         "copy",
     ),
 )
