@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from coordination.restore.rebuild import rebuild
 from tests.sim import promoted
 from tests.sim.controls import Control, patched
 from tests.sim.plan import Plan
@@ -21,7 +22,7 @@ def _copied(plan: Plan) -> Plan:
 
 def _takes_tails_alone() -> Any:
     """What is merged into segments is not taken along by a promotion."""
-    usual = promoted.rebuild
+    usual = rebuild
 
     async def rebuilt(*given: Any) -> Any:
         made = await usual(*given)
