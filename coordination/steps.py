@@ -88,6 +88,7 @@ COPY_STEPS = (
     "copy/claim",
     "copy/look",
     "copy/data",
+    "copy/damaged",
     "copy/publish",
     "copy/put",
     "copy/mark",

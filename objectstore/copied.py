@@ -31,7 +31,8 @@ class CopyMark:
 
     Complete through `revision` of that log, which was archived at `archived_ms` (Unix ms, the source store's
     clock); 0 and 0 before the first complete round. `missing`: objects that the source's own state names and
-    the source has lost.
+    the source has lost. `damaged`: keys of objects that are, or are about to be, here damaged as the
+    source gave them. They are taken again once it gives them whole.
     """
 
     source: str
@@ -42,6 +43,7 @@ class CopyMark:
     archived_ms: int = 0
     rounds: int = 0
     missing: int = 0
+    damaged: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """As it is stored: JSON that a human can read."""
@@ -54,6 +56,7 @@ class CopyMark:
             "complete": {"revision": self.revision, "archived_ms": self.archived_ms},
             "rounds": self.rounds,
             "missing": self.missing,
+            "damaged": list(self.damaged),
         }
         return json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n"
 
@@ -80,6 +83,7 @@ def decode(data: bytes) -> CopyMark:
             int(told["complete"]["archived_ms"]),
             int(told["rounds"]),
             int(told["missing"]),
+            tuple(map(str, told.get("damaged", ()))),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise NotOurCopy(f"{COPY_KEY} cannot be read ({error!r}): copy to an empty prefix") from None

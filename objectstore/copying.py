@@ -2,28 +2,39 @@
 
 Where both are buckets of one store it copies objects itself (across.py); else every object is read whole and
 written whole. Either way what has a name at the destination is complete, and a copy that died goes on by what
-is there. Objects are never overwritten under their names, so one of the right size is the right one; one that
-is not is written again.
+is there. Objects are never overwritten under their names but to mend them, so one of the right size is the
+right one; one that is not is written again. What is read is looked at before it is put (`CopyOptions.check`):
+a damaged object is not put, and told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from objectstore import tasks
 from objectstore.pace import LoopPace, Pace
 from objectstore.steady import Steady
 from objectstore.store import NotFound, ObjectMeta, ObjectStore, Retryable, StoreError
+from objectstore.turns import off_loop
 
 VANISHED_MAX = 100_000  # keys that one look remembers; it is followed by another one anyhow
 WRITES_MAX = 3
 """Of one object that does not come out as it was read."""
+READS_MAX = 2
+"""Of one object that does not look whole: damage on the way is no damage."""
 COMPARED_BYTES = 8 << 20
 """Of an object that is read on both sides to be compared, at a time."""
+CHECKED_BYTES_MAX = 512 << 20
+"""Of an object that the store copies by itself and `Verify.READ` has read whole: larger ones are compared."""
+DAMAGED_MAX = 1_000
+"""Objects of one copier that are told as damaged; more are counted."""
+Check = Callable[[str, bytes], str]
+"""What is wrong with these bytes under this name; empty when nothing is. In a thread, where they are many."""
 
 
 class DamagedCopy(StoreError):
@@ -61,24 +72,37 @@ class Verify(StrEnum):
     READ = "read"
 
 
+class Damaged(NamedTuple):
+    """An object that the source gave twice as it cannot be, and why."""
+
+    meta: ObjectMeta
+    reason: str
+
+
+def believed(_key: str, _content: bytes) -> str:
+    """A check that knows nothing."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
     """`objects_max`: that are under way at once. `bytes_max`: of these, in memory; a larger one is alone.
 
     A process holds about twice as much: what was read, and what the client has of it. `bytes_per_s`: of
-    objects that are begun, 0: as fast as it goes.
+    objects that are begun, 0: as fast as it goes. `check`: of what is read.
     """
 
     objects_max: int = 16
     bytes_max: int = 128 << 20
     bytes_per_s: float = 0.0
     verify: Verify = Verify.ETAG
+    check: Check = believed
 
 
 @dataclass(slots=True)
 class Counts:
     """What was done. `there`: objects that were at the destination already. `by_store`: of those copied, what
-    the store copied by itself. `refused`: why it does not."""
+    the store copied by itself. `damaged`: that were not put. `refused`: why the store does not copy."""
 
     objects: int = 0
     bytes: int = 0
@@ -86,6 +110,7 @@ class Counts:
     by_store: int = 0
     read_back: int = 0
     deleted: int = 0
+    damaged: int = 0
     refused: str = ""
 
 
@@ -107,6 +132,13 @@ class Pair:
     def due(self) -> bool:
         """Whether it is to be copied."""
         return self.source is not None and (self.target is None or self.target.size != self.source.size)
+
+    @property
+    def mended(self) -> bool:
+        """Whether the source's is other content, written after the copy was: where one clock stamped both."""
+        if self.source is None or self.target is None or not self.source.etag:
+            return False
+        return self.source.etag != self.target.etag and self.source.modified_ms > self.target.modified_ms
 
 
 async def side_by_side(source: ObjectStore, target: ObjectStore, prefix: str) -> AsyncIterator[Pair]:
@@ -132,7 +164,7 @@ async def _each(store: ObjectStore, prefix: str) -> AsyncIterator[ObjectMeta]:
 
 
 class Copier:
-    """Copies objects, some at once, within its bounds. After `end` all are there.
+    """Copies objects, some at once, within its bounds. After `end` all are there, but for those in `damaged`.
 
     `across`: what has the store copy by itself; once it is refused, this copier reads and writes.
     """
@@ -155,6 +187,7 @@ class Copier:
         clock, rate = pace or LoopPace(), self._options.bytes_per_s
         self._steady = Steady(rate, clock.monotonic, clock.sleep) if rate else None
         self.counts = Counts()
+        self.damaged: dict[str, Damaged] = {}
 
     async def begin(self, meta: ObjectMeta) -> None:
         """Copy an object as soon as there is room. Raises StoreError of whichever came before."""
@@ -165,12 +198,12 @@ class Copier:
                 lambda: (
                     self._failed is not None
                     or (
-                        self._objects < self._options.objects_max and (self._served(meta) or self._fits(meta))
+                        self._objects < self._options.objects_max and (self._unread(meta) or self._fits(meta))
                     )
                 )
             )
             self._look()
-            held = 0 if self._served(meta) else meta.size
+            held = 0 if self._unread(meta) else meta.size
             self._objects += 1
             self._bytes += held
         task = tasks.owned(self._run(meta, held), f"copy {meta.key}")
@@ -197,6 +230,16 @@ class Copier:
         """Whether the store is asked to copy it. What is not known by an ETag would be read anyhow."""
         return self._across is not None and bool(meta.etag)
 
+    def _unread(self, meta: ObjectMeta) -> bool:
+        """Whether no memory is needed for it."""
+        return self._served(meta) and not self._read_first(meta)
+
+    def _read_first(self, meta: ObjectMeta) -> bool:
+        """Whether it is looked at before the store copies it."""
+        options = self._options
+        checks = options.verify is Verify.READ and options.check is not believed
+        return checks and meta.size <= CHECKED_BYTES_MAX
+
     def _fits(self, meta: ObjectMeta) -> bool:
         return self._bytes == 0 or self._bytes + meta.size <= self._options.bytes_max
 
@@ -207,7 +250,7 @@ class Copier:
 
     async def _run(self, meta: ObjectMeta, held: int) -> None:
         try:
-            if held or not await self._by_store(meta):
+            if not await self._by_store(meta):
                 if not held:
                     await self._hold(meta)
                     held = meta.size
@@ -229,10 +272,42 @@ class Copier:
             await self._room.wait_for(lambda: self._fits(meta))
             self._bytes += meta.size
 
-    async def one(self, meta: ObjectMeta) -> None:
-        """Copy and verify one object. Raises NotFound where the source has none, DamagedCopy, StoreError."""
-        if not await self._by_store(meta):
-            await self._by_reading(meta)
+    async def one(self, meta: ObjectMeta, *, by_store: bool = True) -> bool:
+        """Copy and verify one object; whether it is there, and not in `damaged`.
+
+        Raises NotFound where the source has none, DamagedCopy, StoreError.
+        """
+        if by_store and await self._by_store(meta):
+            return meta.key not in self.damaged
+        return await self._by_reading(meta)
+
+    async def as_it_is(self, meta: ObjectMeta, *, put: bool) -> bytes:
+        """What the source gives, whole or not; `put`: and copy it. Raises as `one` does."""
+        content = await self._read(meta)
+        if put:
+            await self._put(meta, content)
+        return content
+
+    async def _sound(self, meta: ObjectMeta) -> bytes | None:
+        """What the source gives where it is what it must be; else None, and it is in `damaged`."""
+        problem = ""
+        for _ in range(READS_MAX):
+            content = await self._read(meta)
+            problem = await off_loop(len(content), partial(self._options.check, meta.key, content))
+            if not problem:
+                self.damaged.pop(meta.key, None)
+                return content
+        if meta.key not in self.damaged:
+            self.counts.damaged += 1
+        if len(self.damaged) < DAMAGED_MAX:
+            self.damaged[meta.key] = Damaged(meta, problem)
+        return None
+
+    async def _read(self, meta: ObjectMeta) -> bytes:
+        content = await self._source.get(meta.key)
+        if len(content) != meta.size:
+            raise Retryable(f"{meta.key}: {len(content)} bytes, listed with {meta.size}: is it being mended?")
+        return content
 
     def _done(self, meta: ObjectMeta) -> None:
         self.counts.objects += 1
@@ -241,22 +316,28 @@ class Copier:
     # By the store.
 
     async def _by_store(self, meta: ObjectMeta) -> bool:
-        """Whether the store made the copy, and what it made is what is meant by `Verify`."""
+        """Whether the store made the copy, and it is what `Verify` means; or the source is damaged."""
         if self._across is None or not meta.etag:
             return False
+        content = None
+        if self._read_first(meta):
+            content = await self._sound(meta)
+            if content is None:
+                return True
         try:
             await self._across.copy(meta.key, meta.size)
         except Refused as refused:
             self._across, self.counts.refused = None, str(refused)
             return False
-        if not await self._same(meta):
+        if not await self._same(meta, content):
             self._across, self.counts.refused = None, f"{meta.key}: the store's own copy is another object"
             return False
         self.counts.by_store += 1
         self._done(meta)
         return True
 
-    async def _same(self, meta: ObjectMeta) -> bool:
+    async def _same(self, meta: ObjectMeta, content: bytes | None) -> bool:
+        """`content`: of the source, where it was read."""
         try:
             made = await self._target.head(meta.key)
         except NotFound:
@@ -267,6 +348,8 @@ class Copier:
         if verify is Verify.LENGTH or (verify is Verify.ETAG and made.etag == meta.etag):
             return True
         self.counts.read_back += 1
+        if content is not None:
+            return await self._written(meta.key) == content
         for start in range(0, meta.size, COMPARED_BYTES):
             length = min(COMPARED_BYTES, meta.size - start)
             sides = [each.get_range(meta.key, start, length) for each in (self._source, self._target)]
@@ -277,13 +360,14 @@ class Copier:
 
     # Through here.
 
-    async def _by_reading(self, meta: ObjectMeta) -> None:
+    async def _by_reading(self, meta: ObjectMeta) -> bool:
+        content = await self._sound(meta)
+        if content is not None:
+            await self._put(meta, content)
+        return content is not None
+
+    async def _put(self, meta: ObjectMeta, content: bytes) -> None:
         for _ in range(WRITES_MAX):
-            content = await self._source.get(meta.key)
-            if len(content) != meta.size:
-                raise Retryable(
-                    f"{meta.key}: {len(content)} bytes, listed with {meta.size}: is it being mended?"
-                )
             etag = await self._target.put(meta.key, [content])
             if etag and etag == meta.etag and self._options.verify is not Verify.READ:
                 break  # both stores name content by its digest, and it is the same

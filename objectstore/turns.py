@@ -7,10 +7,13 @@ Python's code, and one call into C that keeps the interpreter (json), hold the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 _T = TypeVar("_T")
+
+THREAD_BYTES_MIN = 64 * 1024
+"""Of content: what is smaller is looked at on the event loop."""
 
 Turns = Generator[None, None, _T]
 
@@ -34,3 +37,10 @@ def at_once(work: Turns[_T]) -> _T:
         except StopIteration as done:
             made: _T = done.value
             return made
+
+
+async def off_loop(size: int, work: Callable[[], _T]) -> _T:
+    """Look at content of `size` bytes here when it is little, in a thread else."""
+    if size < THREAD_BYTES_MIN:
+        return work()
+    return await asyncio.to_thread(work)

@@ -20,6 +20,7 @@ from agent.cli.output import print_json, progress, remarks, results
 if TYPE_CHECKING:
     from agent.config import Config
     from coordination.clock import SystemClock
+    from coordination.copying.damaged import DamagedObject
     from coordination.copying.run import Copying, CopyingOptions, Round
     from objectstore.copying import Copies, Counts
     from objectstore.store import ObjectStore
@@ -30,6 +31,8 @@ REQUEST_S_MIN = 300.0
 NO_LOG = "log.url=etcd://not-asked:2379/not-asked"
 """A configuration has one; this command asks none."""
 MB = 1_000_000
+PLACES_TOLD_MAX = 20
+"""Of one damaged object; `--output json` has all."""
 
 
 def copy(
@@ -88,10 +91,12 @@ def copy(
     Tables' metadata names files by store.url: promoted, tables are told the copy's.
 
     No agent starts on a copy. It is promoted with: floe restore cluster --from COPY --to NEW_ETCD. When it
-    is interrupted, the same command goes on. Status 1: the source itself lacks what its state names.
+    is interrupted, the same command goes on. Status 1: the source itself lacks what its state names, or has
+    it damaged; what can be read of that is copied, and it is taken again with the next round.
     """
     from agent.config import load
     from coordination.copying.run import CopyingOptions
+    from iceberg.contents import problem
     from objectstore.copying import CopyOptions, Verify
 
     if source.rstrip("/") == target.rstrip("/") and to_config is None:
@@ -103,13 +108,13 @@ def copy(
     other = load(to_config or config, [*always, f"store.url={target}", "tables.warehouse="]).config
     folder = f"{given.warehouse.removeprefix(given.store.url.rstrip('/') + '/')}/"
     options = CopyingOptions(
-        CopyOptions(objects, memory << 20, bytes_per_s=rate * MB, verify=Verify(verify)),
+        CopyOptions(objects, memory << 20, bytes_per_s=rate * MB, verify=Verify(verify), check=problem),
         keep_deleted_s=keep_deleted,
         tables=folder,
     )
     configs = (given, other)
-    missing = asyncio.run(_copied(configs, options, every if follow else None, output, by_store=by_store))
-    if missing:
+    wrong = asyncio.run(_copied(configs, options, every if follow else None, output, by_store=by_store))
+    if wrong:
         raise typer.Exit(Status.FAILED)
 
 
@@ -121,7 +126,7 @@ async def _copied(
     *,
     by_store: bool,
 ) -> int:
-    """One round, or one after the other; how many objects the source lacks."""
+    """One round, or one after the other; how many objects the source lacks, or has damaged."""
     from agent.dependencies import store_of
     from coordination.clock import SystemClock
     from coordination.copying.run import CannotCopy, Copying
@@ -145,7 +150,7 @@ async def _copied(
             if every is None:
                 made = await copying.round()
                 _tell(made, output)
-                return made.missing_count
+                return made.missing_count + made.damaged_count
             await _follow(copying, every, output, clock)
             return 0
     except (CannotCopy, CannotRestore, NotOurCopy, BrokenFingerprint) as error:
@@ -214,3 +219,15 @@ def _tell(made: Round, output: Form, told: str = "") -> None:
         results().print(f"MISSING: {key}: the source's state names it, the source has it no more")
     if made.missing_count > len(made.missing):
         results().print(f"MISSING: {made.missing_count - len(made.missing)} more")
+    for each in made.damaged:
+        results().print(f"DAMAGED: {_damaged(each)}")
+    if made.damaged_count > len(made.damaged):
+        results().print(f"DAMAGED: {made.damaged_count - len(made.damaged)} more")
+
+
+def _damaged(found: DamagedObject) -> str:
+    """An object that the source gives damaged, and what is lost with it."""
+    lost = [*map(str, found.places[:PLACES_TOLD_MAX]), *[f"table {found.table}"] * bool(found.table)]
+    more = len(found.places) - PLACES_TOLD_MAX
+    lost += [f"{more} more places"] if more > 0 else []
+    return f"{found.key}: {found.reason}" + (f"; not readable: {', '.join(lost)}" if lost else "")

@@ -3,6 +3,7 @@
     claim    copy.json and cluster.json mark the destination: no agent starts on it
     look     the state up to which the source is archived, and all that it names
     data     chunks, segments, manifests, tables' files that the destination has not
+    damaged  what the source gives damaged, as it is, once copy.json names it (damaged.py)
     look …   again, while something that the state names is in neither: the source goes on meanwhile
     publish  pieces of the log, oldest first, then snapshots: each refers to what is there
     mark     copy.json says how far the copy is complete
@@ -14,11 +15,12 @@ Dead anywhere, the destination is what the last publishing made it; the next rou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from dataclasses import replace as changed
 from typing import Any, NamedTuple
 
 from coordination.clock import Clock
+from coordination.copying.damaged import DamagedObject, Damages
 from coordination.copying.frontier import Frontier, leads_to
 from coordination.copying.referred import Referred
 from coordination.restore.source import ChangedMeanwhile
@@ -43,7 +45,7 @@ LOOKS_MAX = 5
 """Of one round, while the source deletes what was about to be copied."""
 GONE_MAX = 1_000_000  # objects whose deletion is remembered; more are seen once there is room
 DELETED_AT_ONCE_MAX = 1_000  # objects between two looks whether the destination is still a copy
-MISSING_TOLD_MAX = 100  # keys of a report
+MISSING_TOLD_MAX = 100  # keys of a report, and objects that are damaged
 
 
 class CannotCopy(Exception):
@@ -84,6 +86,8 @@ class Round:
     counts: Counts = field(default_factory=Counts)
     missing: list[str] = field(default_factory=list)
     missing_count: int = 0
+    damaged: list[DamagedObject] = field(default_factory=list)
+    damaged_count: int = 0
     partitions: list[PartitionEnd] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
@@ -95,6 +99,7 @@ class Round:
             "objects": counts.objects, "bytes": counts.bytes, "there": counts.there,
             "by_store": counts.by_store, "read_back": counts.read_back, "deleted": counts.deleted,
             "missing": self.missing, "missing_count": self.missing_count, "refused": counts.refused,
+            "damaged": [asdict(each) for each in self.damaged], "damaged_count": self.damaged_count,
             "partitions": [each._asdict() for each in self.partitions],
         }  # fmt: skip
 
@@ -119,6 +124,7 @@ class Copying:
         self._options, self._told, self._across = options or CopyingOptions(), told, across
         self._frontier = Frontier(source, "")
         self._referred = Referred(source)
+        self._damages = Damages(source, target, source_url, self._referred)
         self._gone: dict[str, float] = {}  # at the destination alone → since when, by the monotonic clock
 
     async def round(self) -> Round:
@@ -137,6 +143,7 @@ class Copying:
         finally:
             await copier.abandon()
         made.missing_count, made.missing = len(missing), sorted(missing)[:MISSING_TOLD_MAX]
+        self._tell_damaged(copier, made)
         reach("copy/mark")
         mark = await self._mark(mark, made)
         await self._clean(mark, made)
@@ -162,22 +169,31 @@ class Copying:
         mark = await copied.claimed(self._target, wanted)
         if self._frontier.log != mark.log:
             self._frontier = Frontier(self._source, mark.log)
+        self._damages.begin(mark)
         return mark
 
     async def _data_and_log(self, copier: Copier, mark: CopyMark, made: Round) -> set[str]:
         """As `_data`, and then what says so, until it leads as far as the copy is said to go."""
         for _ in range(LOOKS_MAX):
-            missing = await self._data(copier, made)
+            missing = await self._data(copier, mark, made)
             if await self._publish(copier, mark, made):
                 return missing
         raise Retryable(
             f"the source deleted pieces of its log, {LOOKS_MAX} times before they were copied, and the copy "
             "does not end where it is told to: the next round goes on; is the way to the source slow?"
+            + "".join(f" {each.meta.key} is damaged: {each.reason}" for each in copier.damaged.values())[
+                :1000
+            ]
         )
+
+    def _tell_damaged(self, copier: Copier, made: Round) -> None:
+        self._damages.of_log(copier.damaged.values())
+        found = sorted(self._damages.found.values(), key=lambda each: each.key)
+        made.damaged_count, made.damaged = len(found), found[:MISSING_TOLD_MAX]
 
     # Data.
 
-    async def _data(self, copier: Copier, made: Round) -> set[str]:
+    async def _data(self, copier: Copier, mark: CopyMark, made: Round) -> set[str]:
         """Copy until all that the state names is there; what of it the source itself has not."""
         wanted: set[str] = set()
         for made.looks in range(1, LOOKS_MAX + 1):
@@ -196,13 +212,16 @@ class Copying:
             if not wanted:
                 self._referred.all_seen()
                 break
+        reach("copy/damaged")
+        await self._damages.keep(copier, mark, self._frontier.state, self._gone)
         return wanted
 
     async def _folder(self, copier: Copier, prefix: str, wanted: set[str]) -> None:
         """Begin to copy what is missing below a prefix; strike out of `wanted` what is listed."""
         now = self._clock.monotonic()
         async for pair in side_by_side(self._source, self._target, prefix):
-            if pair.source is not None and pair.due:
+            again = pair.key in self._damages.known or (self._across is not None and pair.mended)
+            if pair.source is not None and (pair.due or again):
                 await copier.begin(pair.source)
             elif pair.source is not None:
                 copier.counts.there += 1
@@ -235,7 +254,8 @@ class Copying:
                 continue
             reach("copy/put")
             try:
-                await copier.one(meta)
+                if not await copier.one(meta, by_store=False):
+                    continue
             except NotFound:
                 continue
             there[meta.key] = meta.size
@@ -249,7 +269,7 @@ class Copying:
 
     async def _mark(self, mark: CopyMark, made: Round) -> CopyMark:
         told = changed(
-            mark,
+            self._damages.marked(mark),
             source=self._url,
             revision=made.revision,
             archived_ms=made.archived_ms,

@@ -13,7 +13,6 @@ from coordination.following.archived import ArchivedLog
 from coordination.log import LogEntry
 from coordination.restore import source
 from coordination.state.types import Partition
-from objectstore import copied
 from tests.sim.controls import Control, patched
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
@@ -76,11 +75,10 @@ def _log_before_objects() -> Sequence[Change]:
     """Pieces and snapshots that name what is not there yet."""
     usual = Copying._data
 
-    async def data(self: Any, copier: Any, made: Any) -> set[str]:
+    async def data(self: Any, copier: Any, mark: Any, made: Any) -> set[str]:
         await self._frontier.advance()
-        mark = await copied.marked(self._target)
         await self._publish(copier, mark, made)  # whatever it says
-        return await usual(self, copier, made)
+        return await usual(self, copier, mark, made)
 
     return ((Copying, "_data", data),)
 

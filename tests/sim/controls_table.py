@@ -15,6 +15,7 @@ from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_hedges import HEDGES
 from tests.sim.controls_of_producers import PRODUCERS
 from tests.sim.controls_of_quarantine import QUARANTINE
+from tests.sim.controls_of_queues import QUEUES
 from tests.sim.controls_of_relays import RELAYS
 from tests.sim.controls_of_replicas import REPLICAS
 from tests.sim.controls_of_scrub import SCRUB
@@ -41,6 +42,7 @@ EVERY = (
     *RELAYS,
     *COPIES,
     *REPLICAS,
+    *QUEUES,
 )
 
 

@@ -154,6 +154,7 @@ class Coverage:
             "clients that an error of aiokafka's ended: " + self._shown("broke "),
             "damage of objects: " + self._shown("scrub "),
             "replicas of a bucket: " + self._shown("replica ") + "; " + self._shown("havoc "),
+            "queues of two clusters: " + self._shown("queue ") + "; " + self._shown("quarrel "),
             "relays inside a zone: " + self._shown("relay "),
             "sickness: " + self._shown("sickness "),
             "network: " + self._shown("network "),

@@ -23,6 +23,7 @@ ARCHIVED_OF, SCRUBBED_OF, DIFFERING_OF = 0.3, 0.2, 0.15
 DIFFERING_AGENTS = 3
 FOLLOWED_OF = 0.4
 """Of the plans that archive."""
+QUEUES_OF = 0.06
 UPSERT_OF = 0.25
 """Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
@@ -123,6 +124,8 @@ class Plan:
     """Whether agents scrub, and objects are damaged."""
     follows: str = ""
     """What a replica follows (replicas.py): the cluster's `bucket`, a `copy`, or a `replicated` one."""
+    queues: bool = False
+    """Whether queues are copied to a second cluster, exactly once (queues.py)."""
     near: bool = False
     """Whether all agents are of one zone, and follow one of them."""
     level: int = FEATURE_LEVEL_MAX
@@ -237,7 +240,13 @@ def _maybe_more(plan: Plan) -> Plan:
     archived = not plan.restored and Random(plan.seed ^ 0xA2C4).random() < ARCHIVED_OF
     plan = _maybe_near(replace(plan, gated=gated, archived=archived))
     scrubs = not plan.hurt and Random(f"scrub{plan.seed}").random() < SCRUBBED_OF
-    return _maybe_followed(_maybe_differing(replace(plan, scrubbed=scrubs)))
+    return _maybe_queues(_maybe_followed(_maybe_differing(replace(plan, scrubbed=scrubs))))
+
+
+def _maybe_queues(plan: Plan) -> Plan:
+    """At times a plan whose log does not go back with a second cluster. No other draw follows from it."""
+    queues = Random(f"queues{plan.seed}").random() < QUEUES_OF and not plan.restored and not plan.hurt
+    return replace(plan, queues=queues)
 
 
 def _maybe_followed(plan: Plan) -> Plan:

@@ -26,6 +26,7 @@ from objectstore.naming import chunk_key
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore, StoreError
 from tests.checker.findings import Finding
+from tests.sim import served
 from tests.sim.archived import IDENTITY
 from tests.sim.audit import CACHE_BYTES, Readers
 from tests.sim.clock import SimClock
@@ -113,12 +114,13 @@ async def _rebuilt(world: World, bucket: MemoryStore, source: Source, have: Cont
     for copy in made.copies:
         await bucket.put(chunk_key(copy.chunk), copy.parts)
     again = await contents(bucket, made.state, sorted({topic for topic, _ in have}))
-    return [
+    findings = [
         _wrong("promoted-lost", f"{topic}-{index} at {at}: {value!r} was there before it was rebuilt")
         for (topic, index), end in ends.items()
         for at, value in have[topic, index].items()
         if at < end and again[topic, index].get(at, b"no record") != value
     ]
+    return findings or await served.judged(world, bucket, made.state, again)
 
 
 async def contents(objects: ObjectStore, state: State, topics: Sequence[str]) -> Contents:

@@ -25,6 +25,7 @@ from coordination.copying.run import CannotCopy, Copying, CopyingOptions, Round,
 from coordination.restore.source import CannotRestore
 from coordination.state import StateError
 from coordination.steps import COPY_STEPS
+from iceberg.contents import problem
 from objectstore.adapters.memory import MemoryStore
 from objectstore.copied import NotOurCopy
 from objectstore.copying import CopyOptions
@@ -55,8 +56,6 @@ READERS = ("x0", "x1")
 BEHIND_S_MAX = 40.0
 """Within which it comes to where the cluster is, when all is healed."""
 TROUBLED_S, PAUSE_S = (0.3, 4.0), 2.0
-COPIER_RATES = replace(RATES, corrupt=0.0)
-"""What a store hands out damaged is copied damaged: nothing is decoded (docs/limits.md)."""
 FROZEN_S, FROZEN_MAX = 1.5, 8
 STOPPED_S = 0.5
 
@@ -222,7 +221,9 @@ class Copier:
             _faulty(following.node, each, clock) for each in (world.objects, following.bucket)
         ]
         source, target = (RetryingStore(each, STORE_RETRY, clock) for each in following.copies)
-        options = CopyingOptions(CopyOptions(objects_max=4, bytes_max=1 << 16), keep_deleted_s=KEEP_S)
+        options = CopyingOptions(
+            CopyOptions(objects_max=4, bytes_max=1 << 16, check=problem), keep_deleted_s=KEEP_S
+        )
         copying = Copying(source, target, URL, clock, options)
         try:
             await follow(copying, EVERY_S, clock, self._made, self._failed)
@@ -232,6 +233,7 @@ class Copier:
     def _made(self, made: Round) -> None:
         self._following.rounds += 1
         self._following._world.seen.counts["replica copy: objects the source lacks"] += made.missing_count
+        self._following._world.seen.counts["replica copy: objects found damaged"] += made.damaged_count
 
     def _failed(self, error: Exception) -> None:
         self._following.failed_rounds += 1
@@ -269,7 +271,7 @@ class Havoc:
             "kill": node.crash,
             "power-off": partial(node.crash, told=False),
             "pause": partial(world.loop.pause, node.identity),
-            "bad-store": partial(following.stores, COPIER_RATES),
+            "bad-store": partial(following.stores, RATES),
             "no-store": partial(following.stores, REFUSED),
         }
         if following.mode == COPY:

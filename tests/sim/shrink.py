@@ -16,7 +16,7 @@ LEAST: tuple[tuple[str, Any], ...] = (
     ("writers", 0), ("readers", 0), ("relay", ""), ("keepers", False), ("members", 0), ("changes", False),
     ("partitions", 1), ("live_keys", 0), ("key_writes", 0), ("seeks_back", True), ("entry_bytes", 1 << 20),
     ("pipeliners", 0), ("solo", False), ("operator", False), ("mortal", False),
-    ("modern", 0), ("upsert", False), ("flat", False), ("near", False),
+    ("modern", 0), ("upsert", False), ("flat", False), ("near", False), ("queues", False),
     ("level", FEATURE_LEVEL_MAX), ("static", False), ("store_s", (0.0, 0.0)), ("log_s", (0.0, 0.0)),
 )  # fmt: skip
 """Fields of a plan, and what makes them least."""

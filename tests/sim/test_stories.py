@@ -33,6 +33,9 @@ BROKEN = (
     ("agents_start_at_a_member_with_another_log", "states-not-compared", "state-differs"),
     ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
     ("copy_is_kept_at_any_step_of_a_round", "copy-says-too-much", "promoted-behind"),
+    ("queues_are_copied_while_copiers_fence_each_other", "queue-positions-first", "queue-lost"),
+    ("queues_are_copied_while_copiers_fence_each_other", "queue-without-fence", "queue-doubled"),
+    ("copy_is_kept_at_any_step_of_a_round", "promoted-without-segments", "promoted-lost"),
     ("replica_gets_its_bucket_in_another_order", "replica-goes-over-gaps", "replica-poisoned"),
 )
 """Of a plan, a control and the anomaly that shows it."""

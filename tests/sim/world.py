@@ -66,6 +66,7 @@ from tests.sim.operator import Operator
 from tests.sim.outcome import Outcome
 from tests.sim.pipeliner import Pipeliner
 from tests.sim.plan import Plan
+from tests.sim.queues import Queues
 from tests.sim.registrar import Registrar, asks_http
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
 from tests.sim.replicas import Following
@@ -127,7 +128,7 @@ class World:
         self.sickbed, self.hurt, self.gate = Sickbed(self), Hurt(self.objects, self.agents), Gate()
         self.vandalism = Vandalism(self.objects, on=plan.scrubbed)
         self.begun, self.kept = Begun(), archived.keeps_all(self.objects) if plan.archived else {}
-        self.following = Following(self)
+        self.following, self.queues = Following(self), Queues(self)
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -168,6 +169,7 @@ class World:
                 return self._stuck(f"{agent.name} does not start: {failed}")
         await self._node("setup", self._create_topics())
         self.following.begin()
+        await self.queues.begin()
         around = self.around = self._surroundings()
         for client in self._cast():
             self._begin_client(client)
@@ -242,6 +244,7 @@ class World:
         if findings:
             return findings
         read = committed(self.recorder)
+        findings += await self.queues.judged(self.around, read)
         findings += await self.following.judged(self.around, read)
         if self.plan.relay:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))
@@ -290,7 +293,12 @@ class World:
         cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
             cast += ["clerk"]
-        return cast + (["keeper", "restorer"] if plan.keepers else []) + self.following.cast()
+        return (
+            cast
+            + (["keeper", "restorer"] if plan.keepers else [])
+            + self.following.cast()
+            + self.queues.cast()
+        )
 
     def _count(self) -> None:
         """What the run did besides its faults, for the coverage."""
@@ -326,7 +334,8 @@ class World:
             node = Node(self.loop, self.network, client)
             self.clients.append(node)
         node.begin()
-        living, life = self.following.life(client, self.around) or self._life(client), node.life
+        own = self.following.life(client, self.around) or self.queues.life(client, self.around)
+        living, life = own or self._life(client), node.life
         self.living[client] = living
         node.spawn(living.live()).add_done_callback(lambda ended: self._ended(node, life, ended))
 

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from agent.background.scrub.needs import Look, Need
-from agent.background.scrub.reading import off_loop
 from agent.background.scrub.walks import World
 from coordination.archive.head import Stored, fetched, listed
 from coordination.archive.piece import CorruptPiece, decode
 from coordination.replica import Replica
 from objectstore.naming import PieceId, log_folder, piece_key
 from objectstore.store import NotFound
+from objectstore.turns import off_loop
 
 _Sums = dict[PieceId, bytes]
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from coordination.places import Place
 from objectstore.naming import SCRUB
 from objectstore.store import NotFound, ObjectStore
 
@@ -15,16 +16,6 @@ DAMAGES_MAX = 200  # beyond repair, that are named; the others are counted
 PLACES_MAX = 20  # of one damage
 TEXT_MAX = 300  # characters of a reason
 PARTS = ("own", "chunks", "merged", "strays", "snapshots", "log", "tables")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Records that cannot be read: offsets [start, end) of a topic's partition."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from agent.background.collection import StateView, grace_of, make_merged_collector
-from agent.background.scrub import chain, contents, damage, walks
-from agent.background.scrub.contents import Owners
-from agent.background.scrub.damage import Counts, Damage, Place, Round
+from agent.background.scrub import chain, damage, walks
+from agent.background.scrub.damage import Counts, Damage, Round
 from agent.background.scrub.donors import Donors
 from agent.background.scrub.mending import Mender, Sources
 from agent.background.scrub.needs import Look
@@ -26,8 +25,11 @@ from agent.telemetry.logs import logger
 from coordination.clock import Clock
 from coordination.jobs import Job
 from coordination.log import LogError
+from coordination.places import Place
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
+from iceberg import contents
+from iceberg.contents import Owners
 from iceberg.warehouse import Warehouse
 from objectstore import tasks
 from objectstore.fingerprint import Fingerprint

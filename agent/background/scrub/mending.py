@@ -10,18 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from agent.background.scrub import contents
-from agent.background.scrub.damage import Place
 from agent.background.scrub.donors import Donors
 from agent.background.scrub.needs import Need, OfManifest, OfPointer
 from agent.background.scrub.spares import Spares
-from agent.background.scrub.walks import places_of, summary_of
+from agent.background.scrub.walks import summary_of
+from coordination.places import Place, lost_of_chunk, lost_of_segment, refs_in, slice_of
 from coordination.replica import Replica
-from coordination.state.deleted import existing
 from coordination.state.types import SnapshotRecord
+from iceberg import contents
 from objectstore import rebuilding
 from objectstore import segment as segments
-from objectstore.batch import CorruptBatch
 from objectstore.fingerprint import Fingerprint
 from objectstore.merged import MergedRanges
 from objectstore.naming import (
@@ -30,19 +28,15 @@ from objectstore.naming import (
     ChunkId,
     PieceId,
     SegmentId,
-    SliceRef,
     parse_segment_key,
     segment_key,
 )
-from objectstore.reader import ChunkReader, patched
-from objectstore.salvage import lost, sound_runs
+from objectstore.reader import ChunkReader
 from objectstore.segment import HEADER_BYTES, BlockIndex, CorruptSegment, SegmentInfo
 from objectstore.store import NotFound, ObjectStore
 
-TURN = 256  # partitions looked at before the event loop gets its turn
 RENEWALS_MAX = 4  # snapshots written to be rid of a damaged one
 REBUILT_SEGMENTS_MAX = 4_096  # segments that are read to make one manifest again
-_ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +116,10 @@ class Mender:
 
     # Chunks.
 
-    async def refs(self, chunk: ChunkId) -> list[tuple[int, SliceRef]]:
-        """The slices that the state has in a chunk, with their partitions' handles."""
-        state = self._from.replica.state
-        serial = state.chunks.serials.get(chunk)
-        found: list[tuple[int, SliceRef]] = []
-        for handle in range(len(state.partitions)) if serial is not None else ():
-            if handle % TURN == 0:
-                await asyncio.sleep(0)
-            partition = existing(state, handle)
-            if partition is not None and serial in partition.slices.serials():
-                rows = partition.slices.oldest(len(partition.slices), _ALL)
-                found += [(handle, row) for row in rows if row.chunk == chunk]
-        return found
-
     async def _chunk(self, chunk: ChunkId, content: bytes) -> bytes | None:
         held: list[rebuilding.Held] = []
-        for handle, ref in await self.refs(chunk):
-            data = _slice_of(content, ref)
+        for handle, ref in await refs_in(self._from.replica.state, chunk):
+            data = slice_of(content, ref)
             if data is None:
                 (read,) = await self._from.reader.read_each([ref])  # memory, other agents' too
                 if not isinstance(read, memoryview):
@@ -181,9 +161,9 @@ class Mender:
         """Each block from where it is sound."""
         found: dict[int, bytes | memoryview] = {}
         for block in index.blocks:
-            data = _slice_of(content, block)
+            data = slice_of(content, block)
             known = data if data is not None else self._from.reader.cached(block)
-            if known is not None and _slice_of(known, block._replace(position=0)) is not None:
+            if known is not None and slice_of(known, block._replace(position=0)) is not None:
                 found[block.position] = known
         bad = [block for block in index.blocks if block.position not in found]
         if bad:
@@ -232,47 +212,9 @@ class Mender:
 
     async def lost(self, need: Need, content: bytes | None) -> tuple[Place, ...]:
         """The records that cannot be read because of this object."""
+        state, content = self._from.replica.state, content or b""
         if isinstance(need.what, ChunkId):
-            found = [
-                place
-                for handle, ref in await self.refs(need.what)
-                for start, end in _gaps(content or b"", ref)
-                for place in places_of(self._from.replica, handle, start, end)
-            ]
-            return tuple(found)
+            return await lost_of_chunk(state, need.what, content)
         if isinstance(need.what, OfManifest):
-            return self._lost_of_segment(need.what, content or b"", need.places)
+            return lost_of_segment(state, need.what.partition, need.what.info, content)
         return need.places
-
-    def _lost_of_segment(
-        self, what: OfManifest, content: bytes, everything: tuple[Place, ...]
-    ) -> tuple[Place, ...]:
-        try:
-            index = segments.decode_index(content[what.info.index_position : what.info.size], what.info)
-        except CorruptSegment:
-            return everything
-        bad = [block for block in index.blocks if _slice_of(content, block) is None]
-        return tuple(
-            place
-            for block in bad
-            for place in places_of(self._from.replica, what.partition, block.base_offset, block.end_offset)
-        )
-
-
-def _slice_of(content: bytes | memoryview, ref: SliceRef) -> memoryview | None:
-    """The slice's bytes as they lie there, where they are what was committed."""
-    data = memoryview(content)[ref.position : ref.position + ref.length]
-    try:
-        if len(data) == ref.length:
-            patched(data, ref)
-            return data
-    except CorruptBatch:
-        pass
-    return None
-
-
-def _gaps(content: bytes, ref: SliceRef) -> list[tuple[int, int]]:
-    """The offsets of a slice that are damaged."""
-    if _slice_of(content, ref) is not None:
-        return []
-    return lost(ref, sound_runs(content[ref.position : ref.position + ref.length], ref))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.background.scrub.damage import Place
+from coordination.places import Place
 from coordination.state.types import Merged, SnapshotRecord
 from objectstore.naming import ChunkId, PieceId
 from objectstore.segment import SegmentInfo

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
 
 from agent.background.scrub.damage import Counts
 from iceberg.sealed import Sums
@@ -12,8 +11,6 @@ from objectstore.steady import Steady
 from objectstore.store import ObjectStore
 
 PIECE_BYTES = 4 << 20  # of one request
-THREAD_BYTES_MIN = 64 * 1024  # what is smaller is checked on the event loop
-_T = TypeVar("_T")
 
 
 class Reader:
@@ -54,10 +51,3 @@ class Reader:
         piece = await self.store.get_range(key, at, length)
         self._counts().bytes += length
         return piece
-
-
-async def off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Do it here when it is little, in a thread else."""
-    if size < THREAD_BYTES_MIN:
-        return work()
-    return await asyncio.to_thread(work)

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
 
-from agent.background.scrub import contents, damage
-from agent.background.scrub.damage import PLACES_MAX, ROUND_KEY, TEXT_MAX, Damage, Place, Round
+from agent.background.scrub import damage
+from agent.background.scrub.damage import PLACES_MAX, ROUND_KEY, TEXT_MAX, Damage, Round
 from agent.background.scrub.mending import Mended, Mender
 from agent.background.scrub.needs import Look, Need
-from agent.background.scrub.reading import Reader, off_loop
+from agent.background.scrub.reading import Reader
 from agent.telemetry.logs import logger
+from coordination.places import Place
 from coordination.steps import reach
+from iceberg import contents
 from iceberg.sealed import seal_of
 from objectstore.store import NotFound, ObjectStore
+from objectstore.turns import off_loop
 
 _log = logger("scrub")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.background.scrub import contents
-from agent.background.scrub.contents import Owners
-from agent.background.scrub.reading import off_loop
 from coordination.steps import reach
+from iceberg import contents
+from iceberg.contents import Owners
 from objectstore.naming import SCRUB
 from objectstore.store import CREATE, NotFound, ObjectStore, Precondition, Replace
+from objectstore.turns import off_loop
 
 SPARE = f"{SCRUB}spare/"
 RING_MAX = 16  # objects that hold one another's bytes, one after the other

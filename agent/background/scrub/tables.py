@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent.background.scrub.damage import Place
 from agent.background.scrub.needs import Look, Need
+from coordination.places import Place
 from coordination.replica import Replica
 from coordination.state.types import Table
 from iceberg import history

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from agent.background.collection import StateView
-from agent.background.scrub.damage import Counts, Place
+from agent.background.scrub.damage import Counts
 from agent.background.scrub.needs import Look, Need, OfManifest, OfPointer
+from coordination.places import places_of
 from coordination.replica import Replica
 from coordination.state.deleted import existing
 from coordination.state.types import Merged, Partition
@@ -152,7 +153,7 @@ async def _manifest(world: World, handle: int, pointer: Merged, look: Look) -> M
         pointer.manifest_bytes,
         OfPointer(handle, pointer),
         problem,
-        places=places_of(world.replica, handle, pointer.start_offset, pointer.end_offset),
+        places=places_of(world.replica.state, handle, pointer.start_offset, pointer.end_offset),
     )
     content = await look(need)
     return None if content is None else await asyncio.to_thread(manifests.decode, content, named)
@@ -181,7 +182,7 @@ def _segment(world: World, handle: int, pointer: Merged, manifest: Manifest, num
             return f"it has {len(content)} bytes, its manifest says {info.size}"
         return ""
 
-    places = places_of(world.replica, handle, info.base_offset, info.end_offset)
+    places = places_of(world.replica.state, handle, info.base_offset, info.end_offset)
     return Need(
         segment_key(info.segment), needed, info.size, OfManifest(handle, info), problem, places=places
     )
@@ -190,14 +191,6 @@ def _segment(world: World, handle: int, pointer: Merged, manifest: Manifest, num
 def partition_of(replica: Replica, handle: int) -> Partition | None:
     """The partition of this handle, if it is there; also of a deleted topic that can come back."""
     return existing(replica.state, handle) if handle < len(replica.state.partitions) else None
-
-
-def places_of(replica: Replica, handle: int, start: int, end: int) -> tuple[Place, ...]:
-    """These offsets of a partition, as far as they are readable, or held and can come back."""
-    partition = partition_of(replica, handle)
-    if partition is None or max(start, partition.held_start) >= end:
-        return ()
-    return (Place(partition.topic.name, partition.index, max(start, partition.held_start), end),)
 
 
 async def strays(world: World, after: str, _look: Look) -> AsyncIterator[str]:

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from agent.background.scrub import contents, damage, walks
-from agent.background.scrub.damage import ROUND_KEY, Counts, Damage, Place, Round
+from agent.background.scrub import damage, walks
+from agent.background.scrub.damage import ROUND_KEY, Counts, Damage, Round
 from agent.background.scrub.job import Scrub
 from agent.background.scrub.mending import Mended, Mender
 from agent.background.scrub.scrubber import Scrubber
 from coordination import steps
 from coordination.commands import DeleteTopic
+from coordination.places import Place
 from deploy.services.s3 import S3Service
+from iceberg import contents
 from objectstore.adapters.memory import MemoryStore
 from objectstore.chunk import HEADER_SIZE
 from objectstore.collect import Verdict
