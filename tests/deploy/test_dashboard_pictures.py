@@ -22,6 +22,13 @@ def board(*, empty: str = "") -> dict[str, Any]:
     return built(Board("floe-of-tests", "Of tests", "None.", [Row("All", panels, (12, 12))]))
 
 
+def test_what_did_not_happen_may_be_silent_beside_what_did() -> None:
+    told = line("Turned away", "Who.", "ops", ("floe_connections_held_total{@}", "a"), ASKED[0])
+    shown = built(Board("floe-of-tests", "Of tests", "None.", [Row("All", [told], (24,))]))["panels"][1]
+    assert unanswered(shown, [answer("B", "0")]) == []
+    assert len(unanswered(shown, [])) == 2
+
+
 def answer(ref: str, *values: str) -> dict[str, Any]:
     return {"refId": ref, "name": ref, "values": [[at, text] for at, text in enumerate(values)]}
 
