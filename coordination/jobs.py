@@ -34,7 +34,7 @@ from coordination.state.members import runs_jobs
 from coordination.state.producers import is_idle
 from coordination.state.types import Partition
 from coordination.trouble import Trouble, Troubles
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.store import Ambiguous, Denied, Retryable, StoreError
 
 _logger = logging.getLogger("floe.coordination.jobs")
@@ -179,7 +179,7 @@ class Job(ABC):
             except Exception as error:  # a defect: it is told, and the job does not end in silence
                 _logger.exception("job %s: this should not happen", self.claim)
                 self._outcome(error)
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(coalesced.pause_s(self._poll_s))
 
     def _outcome(self, error: Exception | None) -> None:
         """Note how a look ended."""

@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from objectstore import tasks
+from objectstore import coalesced, tasks
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -36,7 +36,7 @@ class Looking(ABC):
         while True:
             if self._replica.ready:
                 await self.look()
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(coalesced.pause_s(self._every_s))
 
     @abstractmethod
     async def look(self) -> None:

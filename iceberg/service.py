@@ -34,7 +34,7 @@ from iceberg.rendezvous import goes_first
 from iceberg.status import TopicStatus
 from iceberg.steps import Steps
 from iceberg.writing import WriterDied
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.batch import CorruptBatch
 from objectstore.late import ready
 from objectstore.store import StoreError
@@ -490,5 +490,5 @@ class CommitterService:
 async def _within(seconds: float, event: asyncio.Event) -> None:
     """Wait for the event, at most so long."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(coalesced.pause_s(seconds)):
             await event.wait()

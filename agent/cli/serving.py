@@ -24,7 +24,7 @@ from agent.telemetry import logs
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
 from coordination.state.errors import StateError
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.fingerprint import BrokenFingerprint, ForeignBucket
 from objectstore.late import without_collections
 from objectstore.store import Denied, StoreError
@@ -228,6 +228,7 @@ async def _live(
     config = loaded.config
     app = make(loaded, watched_at)
     tasks.watch(loop)
+    coalesced.coalesce(loop)
     signalled = tasks.owned(told.wait(), "signal")
     try:
         starting = tasks.owned(app.start(), "start")

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from objectstore import fingerprint, tasks
+from objectstore import coalesced, fingerprint, tasks
 from objectstore.fingerprint import BrokenFingerprint, Fingerprint, ForeignBucket
 from objectstore.naming import FINGERPRINT_KEY, ChunkId
 from objectstore.store import Buffer, NotFound, ObjectStore, Retryable, StoreError
@@ -73,7 +73,7 @@ class Binding:
 
     async def _run(self) -> None:
         while self._gone is None:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(coalesced.pause_s(LOOK_S))
             with suppress(StoreError):  # who needs to know looks itself
                 await self._look()
 

@@ -20,7 +20,7 @@ from agent.config.schema import leaves
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from coordination.log import Log, Renewing
-from objectstore import tasks
+from objectstore import coalesced, tasks
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 CONFIG_FILE = "the configuration file"
@@ -104,7 +104,7 @@ class Files:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(coalesced.pause_s(self._interval_s))
             await self.look()
 
     async def look(self) -> None:

@@ -21,7 +21,7 @@ from agent.telemetry.logs import logger
 from coordination.log import LogError
 from coordination.replica import Replica
 from coordination.trouble import Trouble, Troubles
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.store import NotFound, ObjectStore, StoreError
 
 _log = logger("health")
@@ -188,9 +188,9 @@ class Health:
 
     async def _run(self) -> None:
         while True:
-            before = self._loop.time()
-            await asyncio.sleep(TICK_S)
-            self.delay.turn(self._loop.time() - before - TICK_S)
+            before, pause_s = self._loop.time(), coalesced.pause_s(TICK_S)
+            await asyncio.sleep(pause_s)
+            self.delay.turn(self._loop.time() - before - pause_s)
             try:
                 self._look()
             except Exception:  # a defect of one check must not end the others

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent.telemetry.logs import logger
-from objectstore import tasks
+from objectstore import coalesced, tasks
 
 _log = logger("renewal")
 
@@ -50,7 +50,7 @@ class Renewal:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(coalesced.pause_s(self._interval_s))
             await self.look()
 
     async def look(self) -> None:

@@ -38,7 +38,7 @@ from agent.net.wire.frame import (
 from agent.net.wire.generated import api_versions
 from agent.telemetry.logs import request_id
 from agent.telemetry.metrics import Metrics
-from objectstore import tasks
+from objectstore import coalesced, tasks
 
 log = structlog.get_logger(__name__)
 
@@ -159,7 +159,7 @@ class Server:
         pause = min(SWEEP_S, limits.idle_s_max / 4, limits.stall_s_max / 4, limits.login_s_max / 4)
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(coalesced.pause_s(pause))
             now = loop.time()
             self._shared.strangers.sweep(now)
             for protocol in list(self._shared.live.values()):

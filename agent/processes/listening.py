@@ -12,7 +12,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from objectstore import tasks
+from objectstore import coalesced, tasks
 
 STOP_S_MAX = 5
 STARTED_S = 0.005
@@ -42,7 +42,7 @@ class Quiet(uvicorn.Server):
         """See uvicorn.Server: until it is to end."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK_S):
+                async with asyncio.timeout(coalesced.pause_s(TICK_S)):
                     await self._left.wait()
 
     @contextlib.contextmanager

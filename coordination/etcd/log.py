@@ -24,7 +24,7 @@ from coordination.etcd.keys import INFO_BYTES_MAX, Keys, key_state, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.trim import trim_log
 from coordination.log import Copy, Entries, EntryName, Fenced, LogEntry, Member, Statement, Unavailable
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.episodes import Episodes, loop_time, through
 
 ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
@@ -292,7 +292,7 @@ class EtcdChain(AppendChain):
     async def _renew(self, every_s: float) -> None:
         """A lost lease is no error here: the next append says Fenced."""
         while True:
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(coalesced.pause_s(every_s))
             try:
                 if await self._log.client.lease_keep_alive(self._lease) == 0:
                     self._lease_is_gone()

@@ -34,7 +34,7 @@ from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Line, Proposals, Results
 from coordination.state import Applied, Result, State, StateError
 from coordination.state.types import serving_of
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.store import ObjectStore
 
 CONFIRM_LOOK_S = 0.05
@@ -434,7 +434,7 @@ class Replica:
     async def _housekeep(self) -> None:
         looked_at_members = self._loop.time()
         while True:
-            await asyncio.sleep(self.options.tick_s)
+            await asyncio.sleep(coalesced.pause_s(self.options.tick_s))
             self.check_awake()
             now = self._loop.time()
             self._follower.read_gap_if_overdue(now)

@@ -48,3 +48,10 @@ LEFT_OUT: Mapping[str, str] = {
     "python_gc_objects_uncollectable_total": "zero",
 }
 """Metrics on no dashboard, and why."""
+
+SILENT: Mapping[str, str] = {
+    "floe_connections_held_total": "no connection came too often",
+    "floe_rules_failed_total": "no worker ended by itself",
+    "floe_transactions_ended_total": "no transaction ended",
+}
+"""Metrics without a sample until it happens first, beside others in their panels, and why that may last."""

@@ -26,7 +26,7 @@ from iceberg.steps import Steps
 from iceberg.upsert.lags import LatestLags
 from iceberg.upsert.plan import Pace
 from iceberg.upsert.steps import UpsertSteps
-from objectstore import tasks
+from objectstore import coalesced, tasks
 from objectstore.late import ready
 from objectstore.store import StoreError
 
@@ -166,7 +166,7 @@ class UpsertService:
                 await self._look()
             except Exception as error:  # a defect: it is told, and the tables do not end in silence
                 tasks.tell("look at latest tables", error)
-            await asyncio.sleep(self._options.interval_s)
+            await asyncio.sleep(coalesced.pause_s(self._options.interval_s))
 
     async def _look(self) -> None:
         """One turn of each table that is due, the one that waits longest first."""

@@ -12,7 +12,7 @@ import pytest
 
 from agent.telemetry.docs import Row, around, own
 from deploy.dashboards.__main__ import FOLDER, text_of
-from deploy.dashboards.boards import BOARDS, LEFT_OUT
+from deploy.dashboards.boards import BOARDS, LEFT_OUT, SILENT
 from deploy.dashboards.panels import COLUMNS, Board, built, metrics_in
 from deploy.services.floe import FloeAgent
 from deploy.services.prometheus import Prometheus
@@ -143,15 +143,20 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
 def test_a_panel_without_data_says_that_it_may(board: Board, idle: Prometheus) -> None:
     """Where nothing happened yet and what is optional is off; "No data" is a fault then."""
     empty = {
-        panel.title
+        f"{panel.title}: {each.text}"
         for row in board.rows
         for panel in row.panels
-        if not panel.empty
-        and not any(
-            idle.value(each.text.replace("@", "").replace("$__rate_interval", "5m")) for each in panel.queries
-        )
+        for each in panel.queries
+        if not panel.empty and not idle.value(each.text.replace("@", "").replace("$__rate_interval", "5m"))
+        if not metrics_in(each.text) <= set(SILENT)
     }
     assert empty == set()
+
+
+@pytest.mark.services
+def test_what_may_be_silent_is(idle: Prometheus) -> None:
+    """Else a query that no longer asks for anything would go unseen for nothing."""
+    assert [name for name in SILENT if idle.value(name)] == []
 
 
 def test_a_folder_of_the_chart_holds_them() -> None:

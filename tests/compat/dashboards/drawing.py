@@ -22,6 +22,10 @@ PACKAGES = ROOT / "build" / "dashboard-pictures"
 BUNDLE_S_MAX, BROWSER_S_MAX = 240, 240
 WIDTH, UNIT, AROUND = 1408, 38, 64
 """Of the picture, of a row of the grid, and of what is above and below it: pixels, as in draw.jsx."""
+COLUMN, GAP, TOP = 1400 / 24, 8, 56
+"""Of the grid, between panels, and above them: pixels, as in draw.jsx."""
+HEADING, EDGE = 36, 4
+"""Of a panel, what its title takes and what its border does, pixels."""
 COLORS = 128
 SLASHED = "<\\/"
 """How `</` stands in a script without ending it."""
@@ -50,7 +54,8 @@ def bundle() -> tuple[str, str]:
 def drawn(
     board: Mapping[str, Any], answers: Mapping[int, Any], over: tuple[float, float], file: Path
 ) -> Sequence[str]:
-    """The board as a PNG; `answers` by panel. Returns the errors that are shown on it instead of panels."""
+    """The board as a PNG; `answers` by panel. Returns the errors that are shown on it instead of panels, and
+    which panels show nothing at all."""
     script, style = bundle()
     given = {"BOARD": board, "ANSWERS": answers, "RANGE": over, "process": {"env": {}}}
     told = json.dumps(given).replace("</", SLASHED)
@@ -62,10 +67,23 @@ def drawn(
             f"<script>Object.assign(window, {told})</script><script>{script}</script>"
         )
         shown = _opened(page, picture, rows * UNIT + AROUND)
-        Image.open(picture).convert("P", palette=Image.Palette.ADAPTIVE, colors=COLORS).save(
-            file, optimize=True
-        )
-    return re.findall(r"Error: [^<]*", shown.partition("<script>")[0])
+        image = Image.open(picture)
+        image.convert("P", palette=Image.Palette.ADAPTIVE, colors=COLORS).save(file, optimize=True)
+        empty = [f"{title}: nothing is drawn" for title in blank(board, image)]
+    return [*re.findall(r"Error: [^<]*", shown.partition("<script>")[0]), *empty]
+
+
+def blank(board: Mapping[str, Any], image: Image.Image) -> Sequence[str]:
+    """The panels that have one colour below their titles: not even why there is nothing to show."""
+    found = []
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        left, top = GAP + place["x"] * COLUMN, TOP + place["y"] * UNIT
+        right, bottom = left + place["w"] * COLUMN - GAP, top + place["h"] * UNIT - GAP
+        inside = (left + EDGE, top + HEADING, right - EDGE, bottom - EDGE)
+        if panel["type"] != "row" and image.crop(tuple(map(round, inside))).convert("L").getcolors(1):
+            found.append(panel["title"])
+    return found
 
 
 def _opened(page: Path, picture: Path, height: int) -> str:

@@ -2,8 +2,8 @@
 
 python -m tests.compat.dashboards.pictures [--minutes 8]
 
-Exit status 1: a component of Grafana's failed, a panel has no data and does not say that it may, or an agent
-was not ready, which no picture in the docs should show.
+Exit status 1: a component of Grafana's failed, a panel is blank, a query has no data and its panel does not
+say that it may, or an agent was not ready, which no picture in the docs should show.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
 import tempfile
 import threading
@@ -21,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from deploy.dashboards.boards import BOARDS
-from deploy.dashboards.panels import Board, built
+from deploy.dashboards.boards import BOARDS, SILENT
+from deploy.dashboards.panels import Board, built, metrics_in
 from deploy.services.prometheus import Prometheus
 from tests.compat.dashboards.drawing import drawn
 from tests.compat.dashboards.load import work
@@ -90,12 +91,27 @@ def draw(board: Board, prometheus: Prometheus, over: tuple[float, float]) -> lis
     failed = [f"{board.title}: {error}" for error in drawn(shown, said, over, file)]
     print(f"docs/{file.name}: {file.stat().st_size // 1024} KiB", flush=True)
     for panel in shown["panels"]:
-        if panel["type"] != "row" and not said[panel["id"]]:
+        if panel["type"] == "row":
+            continue
+        if not said[panel["id"]]:
             meant = panel["fieldConfig"]["defaults"].get("noValue")
             print(f"  {panel['title']}: {meant or 'no data'}", flush=True)
-            if not meant:
-                failed.append(f"{board.title}, {panel['title']}: no data")
+        failed += [f"{board.title}, {each}" for each in unanswered(panel, said[panel["id"]])]
     return failed
+
+
+def unanswered(panel: dict[str, Any], said: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with what Prometheus said to a panel: queries without data, where it may not be without,
+    and lines that have no number. One of several queries that fails leaves a panel that looks well."""
+    wrong, may_be_empty = [], "noValue" in panel["fieldConfig"]["defaults"]
+    for target in panel["targets"]:
+        lines = [each for each in said if each["refId"] == target["refId"]]
+        silent = bool(said) and metrics_in(target["expr"]) <= set(SILENT)
+        if not lines and not may_be_empty and not silent:
+            wrong.append(f"{panel['title']}: no data of {target['expr']}")
+        if lines and not any(math.isfinite(float(text)) for each in lines for _, text in each["values"]):
+            wrong.append(f"{panel['title']}: no numbers of {target['expr']}")
+    return wrong
 
 
 def unready(prometheus: Prometheus) -> list[str]:

@@ -1,14 +1,20 @@
-"""Deadlines: all of them are met, none too early, by one timer."""
+"""Deadlines: all of them are met, none too early and none too late, by one timer."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
 from agent.kafka.fetch.deadlines import TICK_S, Deadlines
 from objectstore import tasks
+from tests.sim.loop import RESOLUTION_S, TURN_S, VirtualLoop
 from tests.unit.coordination.conftest import until
+
+LONG_S = 3_600.0
+EXACT_S = 2 * (RESOLUTION_S + TURN_S)
+"""What virtual time takes from a timer's moment to its callback, at most."""
 
 
 class One:
@@ -38,6 +44,35 @@ async def test_none_is_too_early_and_the_later_one_is_later() -> None:
     assert over[2] is late, "although it was there first"
     assert soon.at >= now + 5 * TICK_S
     assert late.at >= now + 20 * TICK_S
+
+
+async def met() -> None:
+    """Each is over between its time and a tick later, whichever comes or goes first."""
+    loop, over, draw = asyncio.get_running_loop(), list[One](), random.Random(8)
+    deadlines, wanted = Deadlines(loop), dict[One, float]()
+    for number in range(300):
+        one, at = One(over), loop.time() + draw.choice((0.0, 0.003, 0.5, 30.0, LONG_S)) * draw.random()
+        tick = deadlines.add(one, at)
+        if number % 5:
+            wanted[one] = at
+        else:  # the first of all, now and then: its tick has nobody
+            deadlines.remove(one, tick)
+        if number % 7 == 0:
+            await asyncio.sleep(draw.random())
+    await asyncio.sleep(LONG_S + 2 * TICK_S)
+    assert set(over) == set(wanted)
+    late_s = [one.at - at for one, at in wanted.items()]
+    assert min(late_s) >= -EXACT_S, "none is too early"
+    assert max(late_s) <= TICK_S + EXACT_S, "none is too late"
+
+
+def test_each_is_over_within_a_tick_of_its_time() -> None:
+    """By a clock that moves only when everybody waits, so that a tick is a tick on any machine."""
+    loop = VirtualLoop(1)
+    try:
+        loop.run_until_complete(met())
+    finally:
+        loop.put_away()
 
 
 async def test_one_that_is_removed_is_not_due() -> None:

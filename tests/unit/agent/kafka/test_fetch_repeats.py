@@ -215,6 +215,44 @@ async def long_in_session(opened: Door, wire: Wire, *indexes: int) -> FetchSessi
     return session
 
 
+class Standing:
+    """The loop, by a clock that stands still."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now, self.call_soon = loop.time(), loop.call_soon
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+async def test_its_time_is_what_it_asked_for(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, in_session: bool
+) -> None:
+    """Not less, or clients would ask all the time; nor more, or they would give up."""
+    await create(agent)
+    known = agent.dispatcher.repeats
+    clock, add, given = Standing(known.loop), known.deadlines.add, list[float]()
+
+    def noted(one: Any, at: float) -> int:
+        given.append(at)
+        return add(one, clock.now)
+
+    monkeypatch.setattr(known, "loop", clock)
+    monkeypatch.setattr(known.deadlines, "add", noted)
+    async with door(agent) as opened:
+        wire, session = await opened.connect(), FetchSession(of(0))
+        for wait_ms in (SHORT_MS, 8):  # another time is another request: it is dispatched once
+            for _ in range(3):
+                request = session.request(wait_ms=wait_ms) if in_session else poll(0, wait_ms=wait_ms)
+                answer = await wire.ask(request)
+                assert values(answer) == []
+                if in_session:
+                    session.take(answer)
+    first = [clock.now + SHORT_MS / 1000] * (1 if in_session else 2)  # a session's first makes it
+    assert given == [*first, *[clock.now + 8 / 1000] * 2]
+
+
 async def test_it_wakes_for_records(agent: Agent) -> None:
     await create(agent, partitions=2)
     async with door(agent) as opened:
