@@ -34,10 +34,11 @@ from pyspark.sql import functions as F
 
 from iceberg.spark.digests import Judged, by_digests, kept_of, unlike
 from iceberg.spark.given import AuditInput
-from iceberg.spark.glance import Glance, glance, may_glance
+from iceberg.spark.glance import Glance, added, glance, glance_at, may_glance, summed
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
 from iceberg.spark.joining import KEYS, joined_by_place, lean, tasks_of
-from iceberg.spark.shelf import shelf
+from iceberg.spark.one_pass import is_worth_it, may_be_one, one_pass
+from iceberg.spark.shelf import Passed, shelf, shelved
 from iceberg.spark.tables import (
     COMPARED,
     WRONG,
@@ -80,7 +81,8 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     highs = given.high_watermarks() if given.high_watermarks is not None else {}
     judged = by_digests(spark, given, pins[0]) if len(pins) == 1 else Judged(given)
     given = judged.given
-    seen = _glanced(spark, given, pins, highs)
+    passed = _in_one_pass(spark, given, pins, highs)
+    seen = _glanced(spark, given, pins, highs, passed)
     if seen is None:
         compared = _side_by_side(spark, given, pins, highs)
     else:
@@ -89,7 +91,7 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     shelves = [
         finding
         for each in pins
-        for finding in shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell)
+        for finding in shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell, passed)
     ]
     counts = {**compared.counts, **{kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}}
     findings = list(compared.findings)
@@ -118,16 +120,31 @@ class _Compared(NamedTuple):
     topics: Sequence[TopicCount]
 
 
+def _in_one_pass(
+    spark: SparkSession, given: AuditInput, pins: Sequence[Pinned], highs: Mapping[tuple[str, int], int]
+) -> Passed | None:
+    """The table's rows for all that is asked of them, where one pass does."""
+    if len(pins) != 1 or not may_be_one(given, pins[0], highs):
+        return None
+    (of,) = pins
+    on = shelved(spark, of, given.earlier(of.topic))
+    return Passed(on, one_pass(spark, of, on, given, highs) if is_worth_it(on, given) else None)
+
+
 def _glanced(
     spark: SparkSession,
     given: AuditInput,
     pins: Sequence[Pinned],
     highs: Mapping[tuple[str, int], int],
+    passed: Passed | None,
 ) -> Glance | None:
     """What is the same, where a look at sums shows that all is."""
     if len(pins) != 1 or not may_glance(given, highs):
         return None
     (of,) = pins
+    if passed is not None and passed.parts is not None:
+        read = summed(lean({"consumed": _consumed(spark, given)})["consumed"], given, highs)
+        return glance_at(spark, read, added(passed.parts), given)
     rows = history_of(spark, of, given.schemas[of.topic], given.rows(of.topic), given.digest)
     sides = lean({"consumed": _consumed(spark, given), "table": rows})
     return glance(spark, sides["consumed"], sides["table"], given, highs)

@@ -135,28 +135,59 @@ def judged(
 
     `files`: `path`, `told_rows` and what is `told` of the columns. Only rows that are `compared` are read.
     """
-    names = [F.col(_quoted(each.name)).alias(f"v{each.at}") for each in columns]
     rows = spark.sql(f"SELECT _file, * FROM {of.rows}").where(compared & apart(F.col("_file")))
+    named = rows.select(F.col("_file").alias("file"), *values(columns, parts))
+    joined = beside(named, F.col("file"), files, columns, parts)
+    counted = joined.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *counts(columns, parts))
+    return added(counted, "file", columns, parts)
+
+
+def values(columns: Sequence[Leaf], parts: Sequence[PartitionField]) -> list[Column]:
+    """What a row has in the columns, and under the fields, over the table's own columns."""
+    return [
+        *(F.col(_quoted(each.name)).alias(f"v{each.at}") for each in columns),
+        *(F.expr(each.value).alias(f"p{each.at}") for each in parts),
+    ]
+
+
+def beside(
+    rows: DataFrame, file: Column, files: DataFrame, columns: Sequence[Leaf], parts: Sequence[PartitionField]
+) -> DataFrame:
+    """The rows' `values` beside what is `told` of their `file`; null, where nothing is told."""
     wanted = files.select(
-        "path",
+        F.col("path").alias("columns_path"),
         "told_rows",
         "spec_id",
         *(f"p{each.at}_told" for each in parts),
         *(each.told(what) for each in columns for what in _TOLD),
     )
-    values = [F.expr(each.value).alias(f"p{each.at}") for each in parts]
-    joined = rows.select(F.col("_file").alias("columns_file"), *names, *values).join(
-        F.broadcast(wanted), F.col("columns_file") == F.col("path")
-    )
-    counts = [
+    return rows.join(F.broadcast(wanted), file == F.col("columns_path"), "left")
+
+
+def counts(columns: Sequence[Leaf], parts: Sequence[PartitionField]) -> list[Column]:
+    """What is counted of rows `beside` what is told of their file, which is kept."""
+    found = [
         F.count_if(F.coalesce(how, F.lit(False))).alias(f"n{each.at}_{what}")
         for each in columns
         for what, how in _counted(each).items()
     ]
-    counts += [F.count_if(F.coalesce(each.wrong, F.lit(False))).alias(f"p{each.at}_wrong") for each in parts]
-    kept = [F.first(each.told("nulls")).alias(f"t{each.at}_nulls") for each in columns]
-    first = F.first("told_rows").alias("told_rows")
-    found = joined.groupBy("columns_file").agg(F.count(F.lit(1)).alias("n"), first, *counts, *kept)
+    found += [F.count_if(F.coalesce(each.wrong, F.lit(False))).alias(f"p{each.at}_wrong") for each in parts]
+    found += [F.first(each.told("nulls")).alias(f"t{each.at}_nulls") for each in columns]
+    return [*found, F.first("told_rows").alias("told_rows")]
+
+
+def added(
+    counted: DataFrame, file: str, columns: Sequence[Leaf], parts: Sequence[PartitionField]
+) -> DataFrame:
+    """Per file (`columns_file`) what is wrong (`columns_detail`), of what was counted in parts of files."""
+    numbers = [f"n{each.at}_{what}" for each in columns for what in _counted(each)]
+    numbers += [f"p{each.at}_wrong" for each in parts]
+    kept = ["told_rows", *(f"t{each.at}_nulls" for each in columns)]
+    found = counted.groupBy(F.col(file).alias("columns_file")).agg(
+        F.sum("rows").alias("n"),
+        *(F.sum(each).alias(each) for each in numbers),
+        *(F.first(each).alias(each) for each in kept),
+    )
     details = [detail for each in columns for detail in _details(each)]
     for each in parts:
         wrong = F.col(f"p{each.at}_wrong")

@@ -21,7 +21,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.spark.given import AuditInput
@@ -37,8 +37,8 @@ OFFSETS_PER_PIECE = 1_000_000
 PIECES_MAX = 1_000
 """Stretches without holes, of one partition: with more it is looked at side by side."""
 
-Places = Mapping[int, int]
-"""By partition an offset."""
+SUMMED = ("records", "whole_lower", "whole_upper", "at_lower", "at_upper", "others", "later")
+"""Columns of `summed` that may be added up."""
 
 
 class Sums(NamedTuple):
@@ -105,11 +105,18 @@ def glance(
 
     `consumed`, `table`: in the columns of a history, and `wrong` where a row is, or may be.
     """
+    return glance_at(spark, summed(consumed, given, highs), summed(table, given, highs), given)
+
+
+def glance_at(
+    spark: SparkSession, read_sums: DataFrame, row_sums: DataFrame, given: AuditInput
+) -> Glance | None:
+    """The same of sides that are summed up: a row for each partition, in the fields of Sums."""
     (topic,) = given.tables
-    ends, high = of_topic(topic, given.ends), of_topic(topic, highs)
-    sides = {name: _summed(side, name, ends, high) for name, side in (("read", consumed), ("row", table))}
+    sides = {"read": read_sums, "row": row_sums}
+    named = [side.withColumn("side", F.lit(name)) for name, side in sides.items()]
     found: dict[str, dict[int | None, Sums]] = {name: {} for name in sides}
-    for row in reduce(DataFrame.unionByName, sides.values()).collect():
+    for row in reduce(DataFrame.unionByName, named).collect():
         found[row["side"]][row["partition"]] = _sums(row)
     read, rows = found["read"], found["row"]
     if any(each.others for side in found.values() for each in side.values()):
@@ -131,31 +138,52 @@ def _same(one: Mapping[int | None, Sums], other: Mapping[int | None, Sums]) -> b
     return compared(one) == compared(other)
 
 
-def _summed(side: DataFrame, name: str, ends: Places, highs: Places) -> DataFrame:
-    """A row for each partition, in the fields of Sums."""
-    partition, offset = F.col("partition"), F.col("offset")
-    placed = partition.isNotNull() & (offset >= F.lit(0)) & (offset < at(highs, partition))
-    placed = F.coalesce(placed, F.lit(False))
+def summed(side: DataFrame, given: AuditInput, highs: Mapping[tuple[str, int], int]) -> DataFrame:
+    """A row for each partition, in the fields of Sums. `side`: in the columns of a history."""
     right = F.col(WRONG).isNull() if WRONG in side.columns else F.lit(True)
-    below = placed & (offset < at(ends, partition))
-    counted = side.select(
-        "partition",
-        "offset",
+    counted = side.select("partition", "offset", *looked_at(given, highs, right))
+    return counted.groupBy("partition").agg(*sums())
+
+
+def looked_at(given: AuditInput, highs: Mapping[tuple[str, int], int], right: Column) -> list[Column]:
+    """What is summed up of a record: whether it is `below` the end, or `other` than it may be, and hashes.
+
+    `right`: whether it is so in itself; over the columns of a history.
+    """
+    (topic,) = given.tables
+    partition, offset = F.col("partition"), F.col("offset")
+    high = at(of_topic(topic, highs), partition)
+    placed = partition.isNotNull() & (offset >= F.lit(0)) & (offset < high)
+    placed = F.coalesce(placed, F.lit(False))
+    below = placed & (offset < at(of_topic(topic, given.ends), partition))
+    return [
         below.alias("below"),
         (~(placed & right)).alias("other"),
         hashed().alias("whole"),
         F.xxhash64("offset").alias("at"),
-    )
-    found = counted.groupBy("partition").agg(
-        F.count(F.when(F.col("below"), F.lit(1))).alias("records"),
-        *halves("whole", F.col("below")),
-        *halves("at", F.col("below")),
-        F.min(F.when(F.col("below"), F.col("offset"))).alias("low"),
-        F.max(F.when(F.col("below"), F.col("offset"))).alias("high"),
-        F.count(F.when(F.col("other"), F.lit(1))).alias("others"),
-        F.count(F.when(~F.col("below") & ~F.col("other"), F.lit(1))).alias("later"),
-    )
-    return found.withColumn("side", F.lit(name))
+    ]
+
+
+def sums(of: Column | None = None) -> list[Column]:
+    """The fields of Sums over what is `looked_at`. `of`: which of them count; all, where it is not given."""
+    counts = F.lit(True) if of is None else of
+    below, other = F.col("below") & counts, F.col("other") & counts
+    return [
+        F.count(F.when(below, F.lit(1))).alias("records"),
+        *halves("whole", below),
+        *halves("at", below),
+        F.min(F.when(below, F.col("offset"))).alias("low"),
+        F.max(F.when(below, F.col("offset"))).alias("high"),
+        F.count(F.when(other, F.lit(1))).alias("others"),
+        F.count(F.when(~F.col("below") & ~F.col("other") & counts, F.lit(1))).alias("later"),
+    ]
+
+
+def added(parts: DataFrame) -> DataFrame:
+    """A row for each partition of what was summed up in parts, such as by file."""
+    least = [how(name).alias(name) for name, how in (("low", F.min), ("high", F.max))]
+    every = [F.sum(name).alias(name) for name in SUMMED]
+    return parts.groupBy("partition").agg(*every, *least)
 
 
 def _sums(row: Mapping[str, int]) -> Sums:

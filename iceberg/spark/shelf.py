@@ -61,16 +61,17 @@ def shelf(
     earlier: Earlier = NOTHING,
     ends: Since = MappingProxyType({}),
     tell: Tell | None = None,
+    passed: Passed | None = None,
 ) -> list[Finding]:
     """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen.
 
     `earlier`: rows of files that an equal audit saw are not read again; with none seen, all are. `tell` is
     called with what was seen of the topic's files, of which rows below `ends` were compared: to be kept if
-    the audit finds nothing wrong anywhere.
+    the audit finds nothing wrong anywhere. `passed`: what was looked at already.
     """
     if of.snapshot is None:
         return []
-    looked = _looked(spark, of, earlier, ends)
+    looked = _looked(spark, of, earlier, ends, passed)
     per_partition = (
         looked.files.groupBy("partition")
         .agg(
@@ -111,31 +112,66 @@ class Looked(NamedTuple):
     unsettled: list[Problem]
 
 
-def _looked(spark: SparkSession, of: Pinned, earlier: Earlier, ends: Since) -> Looked:
+class Shelved(NamedTuple):
+    """A table's files, before their rows are read: what is `told` of them, which columns and partition fields
+    manifests tell of, what was in files that `went`, where the rows are that have to be `read`, and by
+    partition up to where (`since`) and from where on (`first`) earlier audits' rows have to be there.
+    """
+
+    told: DataFrame
+    columns: Sequence[bounds.Leaf]
+    parts: Sequence[bounds.PartitionField]
+    seen: DataFrame | None
+    went: Sequence[seen.Moved]
+    read: Column
+    since: Mapping[int, int]
+    first: Mapping[int, int]
+
+
+class Passed(NamedTuple):
+    """What was `shelved`, and what one pass over the rows found by file and partition (one_pass.py), where
+    there was one.
+    """
+
+    shelved: Shelved
+    parts: DataFrame | None
+
+
+def shelved(spark: SparkSession, of: Pinned, earlier: Earlier = NOTHING) -> Shelved:
+    """What manifests say of the files of a table that has a snapshot."""
     columns, parts = bounds.leaves(spark, of), bounds.partition_fields(of)
     listed = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}")
     all_told = listed.select(*_told(listed), *bounds.told(columns, parts))
     told = seen.with_looked_at(all_told, earlier.seen).cache()
     went = [] if earlier.seen is None else seen.gone(told, earlier.seen)
     if went is None:
-        return _looked(spark, of, earlier._replace(seen=None), ends)
+        return shelved(spark, of, earlier._replace(seen=None))
     since = seen.of_topic(of.topic, earlier.since)
     first = seen.settled_from(went, seen.of_topic(of.topic, earlier.left))
     read = F.lit(True) if earlier.seen is None else rows_of(told)
-    held = _held(spark, of, read, since, first, seen.of_topic(of.topic, ends)).cache()
+    return Shelved(told, columns, parts, earlier.seen, went, read, since, first)
+
+
+def _looked(spark: SparkSession, of: Pinned, earlier: Earlier, ends: Since, passed: Passed | None) -> Looked:
+    on = shelved(spark, of, earlier) if passed is None else passed.shelved
+    once = None if passed is None else passed.parts
+    rows = _held(spark, of, on, seen.of_topic(of.topic, ends)).cache() if once is None else once
     unsettled: list[Problem] = []
-    if earlier.seen is not None:
-        came = seen.came(held.join(told.where(LOOKED_AT), "path", "left_semi"))
-        unsettled = list(seen.unsettled(went, came, since, first))
-    files = _judged(told, held)
-    if columns or parts:
-        judged = bounds.judged(spark, of, told.where(LOOKED_AT), columns, parts, read)
+    if on.seen is not None:
+        came = seen.came(rows.join(on.told.where(LOOKED_AT), "path", "left_semi"))
+        unsettled = list(seen.unsettled(on.went, came, on.since, on.first))
+    files = _judged(on.told, rows)
+    if on.columns or on.parts:
+        if once is None:
+            judged = bounds.judged(spark, of, on.told.where(LOOKED_AT), on.columns, on.parts, on.read)
+        else:
+            judged = bounds.added(rows, "path", on.columns, on.parts)
         files = files.join(judged, F.col("path") == F.col("columns_file"), "left")
     else:
         files = files.withColumn(bounds.DETAIL, F.lit(""))
     detail = F.when(F.col(LOOKED_AT), _detail()).otherwise("")
     files = files.withColumn("detail", detail)
-    return Looked(files, seen.facts(told, held, earlier.seen), read, unsettled)
+    return Looked(files, seen.facts(on.told, rows, on.seen), on.read, unsettled)
 
 
 def _told(listed: DataFrame) -> list[Column]:
@@ -150,32 +186,26 @@ def _told(listed: DataFrame) -> list[Column]:
     return kept
 
 
-def _held(
-    spark: SparkSession,
-    of: Pinned,
-    read: Column,
-    since: Mapping[int, int],
-    first: Mapping[int, int],
-    ends: Mapping[int, int],
-) -> DataFrame:
-    """By file and partition what is in the rows that are read, of those that earlier audits compared
-    (`came_…`), and of those that are compared by now (`below_…`).
+def _held(spark: SparkSession, of: Pinned, on: Shelved, ends: Mapping[int, int]) -> DataFrame:
+    """By file and partition what is in the rows that are read."""
+    rows = spark.sql(f"SELECT _file AS path, kafka FROM {of.rows}").where(on.read & apart(F.col("path")))
+    return rows.groupBy("path", F.col("kafka.partition").alias("partition")).agg(*held(on, ends))
+
+
+def held(on: Shelved, ends: Mapping[int, int]) -> list[Column]:
+    """What is in rows, of those that earlier audits compared (`came_…`), and of those that are compared by
+    now (`below_…`). `ends`: by partition.
     """
-    rows = spark.sql(f"SELECT _file AS path, kafka FROM {of.rows}").where(read & apart(F.col("path")))
     partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
     stretches = [
         how(f"kafka.{name}").alias(f"{name}_{end}")
         for name in ("offset", "timestamp")
         for end, how in (("low", F.min), ("high", F.max))
     ]
-    came = (offset >= seen.at(first, partition)) & (offset < seen.at(since, partition))
+    came = (offset >= seen.at(on.first, partition)) & (offset < seen.at(on.since, partition))
     below = offset < seen.at(ends, partition)
-    return rows.groupBy("path", partition.alias("partition")).agg(
-        F.count(F.lit(1)).alias("rows"),
-        *stretches,
-        *seen.counted(came, "came"),
-        *seen.counted(below, "below"),
-    )
+    rows = F.count(F.lit(1)).alias("rows")
+    return [rows, *stretches, *seen.counted(came, "came"), *seen.counted(below, "below")]
 
 
 def _judged(told: DataFrame, held: DataFrame) -> DataFrame:

@@ -151,19 +151,16 @@ def unbound_history(spark: SparkSession, of: Pinned, where: Column, digest: Dige
     """The same of a topic that nothing was ever bound to, by Spark's own means: `wrong` where a row has more
     than its bytes, or lacks those, which may be right all the same.
     """
+    rows = spark.sql(f"SELECT * FROM {of.rows}").where(where)
+    return rows.select(F.lit(of.topic).alias("topic"), *unbound_columns(of, digest))
+
+
+def unbound_columns(of: Pinned, digest: Digest) -> list[Column]:
+    """What `unbound_history` says of a row, but its topic."""
     fields = {each["id"]: each for each in whole(of.fields)}
-    value = whole_value(of.fields)
-    messages = ((KEY_ID, F.col("key")), (VALUE_ID, value))
+    messages = ((KEY_ID, F.col("key")), (VALUE_ID, whole_value(of.fields)))
     right = [_bytes_alone(message, fields[number]["type"]["fields"]) for number, message in messages]
-    return (
-        spark.sql(f"SELECT * FROM {of.rows}")
-        .where(where)
-        .select(
-            F.lit(of.topic).alias("topic"),
-            *_compared(digest),
-            F.when(~reduce(Column.__and__, right), F.lit(1)).alias(WRONG),
-        )
-    )
+    return [*_compared(digest), F.when(~reduce(Column.__and__, right), F.lit(1)).alias(WRONG)]
 
 
 def _bytes_alone(message: Column, fields: Sequence[Mapping[str, Any]]) -> Column:

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
@@ -21,8 +22,20 @@ from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
 from iceberg.manifests import AddedFile
 from iceberg.metadata import Metadata
 from iceberg.spark.columns import TableColumns
+from iceberg.spark.given import AuditInput
+from iceberg.spark.one_pass import may_be_one, one_pass
+from iceberg.spark.schemas import TopicSchemas
 from iceberg.spark.seen import LOOKED_AT, Earlier
-from iceberg.spark.shelf import NEXT, RANGES, TOPIC_ID, ledger_problems, rows_of, shelf
+from iceberg.spark.shelf import (
+    NEXT,
+    RANGES,
+    TOPIC_ID,
+    Passed,
+    ledger_problems,
+    rows_of,
+    shelf,
+    shelved,
+)
 from iceberg.spark.tables import Pinned, pinned
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 from iceberg.writer import Bounds
@@ -132,7 +145,7 @@ class Made:
     newest: bytes
 
 
-async def _make(folder: Path) -> Made:
+async def make(folder: Path) -> Made:
     async with rigs.running(folder) as rig:
         await rig.create_topic()
         committer = rig.committer()
@@ -180,6 +193,25 @@ def _added(entry: ManifestEntry) -> AddedFile:
     return AddedFile(of.file_path, of.file_size_in_bytes, of.record_count, bounds, of.split_offsets or [])
 
 
+def in_one_pass(spark: SparkSession, of: Pinned, **known: Any) -> list[Finding]:
+    """The same where the rows are read once for all that an audit asks of them."""
+    given = AuditInput(tables={"t": of.table}, consumed=_nothing, schemas={"t": TopicSchemas()}, ends=HIGHS)
+    given = replace(given, **known)
+    assert may_be_one(given, of, HIGHS)
+    earlier = given.earlier("t")
+    on = shelved(spark, of, earlier)
+    passed = Passed(on, one_pass(spark, of, on, given, HIGHS))
+    return shelf(spark, of, HIGHS, earlier, HIGHS, passed=passed)
+
+
+def _nothing(spark: SparkSession, *_: object) -> DataFrame:
+    return spark.range(0)
+
+
+def _lines(found: list[Finding]) -> list[str]:
+    return sorted(map(str, found))
+
+
 def _put(location: str, content: bytes) -> None:
     Path(urlsplit(location).path).write_bytes(content)
 
@@ -191,7 +223,7 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     spark = jvm.newSession()
     keep_below(spark, "shelves", folder / "warehouse")
     expect_little(spark)
-    made = asyncio.run(_make(folder))
+    made = asyncio.run(make(folder))
     sound: Future[DataFrame] = Future()
 
     def judged(at: int) -> list[Finding]:
@@ -204,10 +236,13 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         told = shelf(spark, of, HIGHS, ends=HIGHS, tell=saw.__setitem__)
         if SHELVES[at].file is not None:
             since_then = shelf(spark, of, HIGHS, Earlier(HIGHS, sound.result()))
+            by_one = in_one_pass(spark, of, since=HIGHS, seen={"t": sound.result()})
+            assert _lines(by_one) == _lines(since_then)
             assert {each.kind for each in since_then} == {each.kind for each in told}, since_then
             as_before = shelf(spark, of, HIGHS, Earlier(HIGHS, saw["t"]))
             assert not [each for each in as_before if each.kind == FILE], "files are not read again"
         if SHELVES[at].name == "nothing":
+            assert _lines(in_one_pass(spark, of)) == _lines(told)
             sound.set_result(saw["t"])
         return told
 
