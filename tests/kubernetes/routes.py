@@ -1,7 +1,7 @@
 """The chart's Ingress, HTTPRoute and TLSRoutes behind a gateway: HTTP by host name, TLS by the name in it.
 
 Clients have no other way than the gateway's Service: the names lead there, and each agent's own is in what
-Metadata tells. `prepared` puts the gateway and the routes there before these clients begin.
+Metadata tells. `gateway_there` brings the gateway before, `added` what the chart has of it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import json
 import socket
 import ssl
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
 
 from deploy.images.kept import OUTPUT
+from deploy.kubernetes.namespaces import PATIENCE
 from deploy.kubernetes.node import RUN, NodeError
 from deploy.services.certificates import Authority
 from tests.kubernetes import gateway
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tests.kubernetes.lab import Lab
 
 NAME = "routes"
+WAIT_S = 120 * PATIENCE
+UPGRADE = "helm upgrade"
+"""The experiment that brings them."""
 IMAGE = OUTPUT / "gateway.tar"
 AGENTS = 3
 KAFKA, BY_ROUTE, BY_INGRESS, STRANGER = "kafka.example", "route.example", "ingress.example", "other.example"
@@ -69,19 +72,29 @@ VALUES: dict[str, Any] = {
 }
 
 
-def prepared(lab: Lab) -> None:
-    """Gateway, certificate, listener and routes, until all of them are accepted. Raises NodeError."""
+def gateway_there(lab: Lab) -> None:
+    """The definitions, the gateway, the names that lead to it, the certificate that agents show: all but what
+    the chart has. Raises NodeError."""
     lab.node.kubectl("apply", "--server-side", "-f", "-", given=gateway.crds())
-    lab.node.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-    with ThreadPoolExecutor(1) as beside:
-        address = beside.submit(_gateway, lab)
-        authority = Authority(RUN / "pki" / SECRET, "floe-routed")
-        pair = authority.pair(SECRET, san=f"DNS:{KAFKA},DNS:*.{KAFKA}")
-        lab.kubectl("create", "secret", "tls", SECRET, f"--cert={pair.cert}", f"--key={pair.key}")
-        lab.values |= VALUES
-        lab.install("upgrade")
-        lab.until_ready(AGENTS)
-        _named_at(address.result())
+    lab.node.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S}s")
+    authority = Authority(RUN / "pki" / SECRET, "floe-routed")
+    pair = authority.pair(SECRET, san=f"DNS:{KAFKA},DNS:*.{KAFKA}")
+    lab.kubectl("create", "secret", "tls", SECRET, f"--cert={pair.cert}", f"--key={pair.key}")
+    _named_at(_gateway(lab))
+
+
+def added(lab: Lab) -> None:
+    """An upgrade with listener and routes: every agent restarts. Raises NodeError."""
+    lab.values |= VALUES
+    lab.install("upgrade")
+    lab.until_ready()
+
+
+def prepared(lab: Lab) -> None:
+    """All routes accepted, and clients let through; where no upgrade has brought them, one does. Raises
+    NodeError."""
+    if "listeners" not in lab.values:
+        added(lab)
     lab.until(lambda: _accepted(lab, "httproutes") == 1, "the gateway did not accept the HTTPRoute")
     lab.until(lambda: _accepted(lab, "tlsroutes") == AGENTS + 1, "the gateway did not accept all TLSRoutes")
     lab.until(lambda: _reached(KAFKA), f"nobody answers by the name {KAFKA}")
@@ -92,7 +105,7 @@ def _gateway(lab: Lab) -> str:
     lab.node.bring(IMAGE)
     lab.node.kubectl("apply", "-f", "-", given=gateway.objects())
     there = ("-n", gateway.NAMESPACE)
-    lab.node.kubectl(*there, "rollout", "status", f"deployment/{gateway.NAME}", "--timeout=120s")
+    lab.node.kubectl(*there, "rollout", "status", f"deployment/{gateway.NAME}", f"--timeout={WAIT_S}s")
     of_it = ("get", "service", gateway.NAME, "-o", "jsonpath={.spec.clusterIP}")
     return lab.node.kubectl(*there, *of_it).strip()
 
@@ -121,7 +134,7 @@ def by_the_gateway(lab: Lab) -> str:
     if _reached(STRANGER):
         raise NodeError(f"the gateway let a client through that asked for {STRANGER}")
     lab.kubectl("delete", "pod", "floe-1")
-    lab.until_ready(AGENTS)
+    lab.until_ready()
     pages = ", ".join(f"`{path}`" for path in PATHS)
     return (
         f"Traefik served {pages} by HTTPRoute and by Ingress, each by its host name, and neither "
