@@ -23,6 +23,8 @@ NAME = "jobs by Spark"
 RELEASE = "floe-jobs"
 TOPIC = "load-jobs-by-spark"
 """The topic of the experiment's own load, which is written meanwhile."""
+CONFIG = {"floe.table.compaction": "false"}
+"""Of the topic: who leaves that to Spark turns it off, or both do the same work (docs/tables.md)."""
 SECONDS_MAX = 900.0 * PATIENCE
 """Of one job, which has the processors when nobody else wants them."""
 NEVER = "0 0 1 1 *"
@@ -92,6 +94,7 @@ def _pipeline(lab: Lab, name: str) -> dict[str, Any]:
 
 _SUBMIT = (
     "python -m iceberg.spark.package floe-spark.zip && exec spark-submit --master 'local[1]' "
+    "--driver-java-options -XX:+UseSerialGC --conf spark.ui.enabled=false "
     "--jars $(echo $FLOE_SPARK_JARS/*.jar | tr ' ' ',') --py-files floe-spark.zip "
     "/opt/job/pipeline.py $FLOE_HTTP/iceberg $1 http://minio:9000"
 )

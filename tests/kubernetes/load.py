@@ -194,9 +194,10 @@ class Burst:
             self.told[str(error)] += 1
 
 
-def _made(bootstrap: str, topic: str) -> None:
+def _made(bootstrap: str, topic: str, config: Mapping[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=BEGIN_SECONDS_MAX)
+    wanted = NewTopic(topic, PARTITIONS, config=dict(config or {}))
+    made = admin.create_topics([wanted], operation_timeout=BEGIN_SECONDS_MAX)
     made[topic].result(BEGIN_SECONDS_MAX)
 
 
@@ -210,19 +211,20 @@ class Load:
         kept: Path,
         rate: int = RATE,
         settings: Mapping[str, str] | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         """`kept`: the folder for what it writes of waits that were long. `rate`: records a second of each
-        producer. `settings`: of clients that come by another way; who makes the topic and reads it all comes
-        by `bootstrap`."""
+        producer. `settings`: of clients that come by another way; who makes the topic, with `config`, and
+        reads it all comes by `bootstrap`."""
         self._bootstrap, self._kept = bootstrap, kept
-        self._rate, self._settings = rate, dict(settings or {})
+        self._rate, self._settings, self._config = rate, dict(settings or {}), config
         self.topic = f"load-{name}"
         self._producers: list[IdempotentProducer | Transactor] = []
         self._members: list[GroupMember] = []
 
     def begin(self) -> None:
         """Make the topic, start everybody, wait until each has done something."""
-        _made(self._bootstrap, self.topic)
+        _made(self._bootstrap, self.topic, self._config)
         at, topic, rate, more = self._bootstrap, self.topic, self._rate, self._settings
         self._producers = [
             IdempotentProducer("idempotent-0", at, topic, rate, **more),

@@ -21,7 +21,8 @@ LIMITS = """\
 * A node without memory: the machine is used by others, so it is a container's limit that is reached. The
   kernel's choice and the kubelet's answer are the same; the node's own evictions are not seen.
 * Waits that values set, here: {waiting}; the chart by itself has 5 s, 5 s and 10 minutes. The
-  autoscaler decides every 2 s. By queue bytes, which need an adapter of Prometheus, nothing was scaled.
+  autoscaler decides every 2 s, by figures of {figures_s} s. By queue bytes, which need an adapter of
+  Prometheus, nothing was scaled.
 * The load comes from the node, which Kubernetes lets through every NetworkPolicy. Who is kept out is seen by
   two pods of their own. kube-router's rules are what enforces; another network may do it otherwise.
 * Disks: the pods' volumes are memory, so that other work of the machine's disk is not seen as etcd's.
@@ -95,7 +96,7 @@ apart.
 {chr(10).join(_note(each) for each in experiments)}
 
 {SOURCES}
-{LIMITS.format(waiting=_waiting(results))}"""
+{LIMITS.format(waiting=_waiting(results), figures_s=results.get("metrics_s", 10))}"""
 
 
 def lighter(experiments: list[dict[str, Any]]) -> str:

@@ -95,8 +95,8 @@ def prepared(lab: Lab) -> None:
     NodeError."""
     if "listeners" not in lab.values:
         added(lab)
-    lab.until(lambda: _accepted(lab, "httproutes") == 1, "the gateway did not accept the HTTPRoute")
-    lab.until(lambda: _accepted(lab, "tlsroutes") == AGENTS + 1, "the gateway did not accept all TLSRoutes")
+    _until_taken(lab, "httproutes", 1)
+    _until_taken(lab, "tlsroutes", AGENTS + 1)
     lab.until(lambda: _reached(KAFKA), f"nobody answers by the name {KAFKA}")
 
 
@@ -151,15 +151,33 @@ def _named_at(address: str) -> None:
     subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True, capture_output=True)
 
 
-def _accepted(lab: Lab, kind: str) -> int:
-    """How many routes of the release the gateway has taken, and led to Services that are there."""
+def _until_taken(lab: Lab, kind: str, count: int) -> None:
+    """Wait until the gateway has taken so many routes of the release, all that there are, and found the
+    Services and ports that they lead to. Raises NodeError with what it says of the others."""
+    found = dict[str, list[str]]()
 
-    def taken(route: dict[str, Any]) -> bool:
-        parents = route.get("status", {}).get("parents", [])
-        told = {each["type"]: each["status"] for parent in parents for each in parent["conditions"]}
-        return told.get("Accepted") == told.get("ResolvedRefs") == "True"
+    def all_taken() -> bool:
+        found.clear()
+        found.update(
+            {each["metadata"]["name"]: _amiss(each) for each in lab.node.listed(f"{_API}/{kind}", _RELEASE)}
+        )
+        return len(found) == count and not any(found.values())
 
-    return sum(taken(each) for each in lab.node.listed(f"{_API}/{kind}", _RELEASE))
+    try:
+        lab.until(all_taken, "")
+    except NodeError:
+        raise NodeError(f"the gateway has not taken all {count} {kind}: {found}") from None
+
+
+def _amiss(route: dict[str, Any]) -> list[str]:
+    """What the gateway says of a route, but for that all is well."""
+    conditions = [each for one in route.get("status", {}).get("parents", []) for each in one["conditions"]]
+    told = {each["type"]: each for each in conditions}
+    return [
+        f"{kind}: {told[kind].get('message') or told[kind]['reason']}" if kind in told else f"{kind}: nothing"
+        for kind in ("Accepted", "ResolvedRefs")
+        if told.get(kind, {}).get("status") != "True"
+    ]
 
 
 def _reached(name: str) -> bool:

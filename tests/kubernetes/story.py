@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple
 
+from deploy.kubernetes.extras import METRICS_SECONDS
 from deploy.kubernetes.namespaces import STATE
 from deploy.kubernetes.node import RUN, Node, NodeError
 from tests.kubernetes import autoscaling, jobs, policies, routes
@@ -35,17 +36,17 @@ ASIDE_ENDED = "those beside ended"
 
 
 class Aside(NamedTuple):
-    """Of an experiment with a release of its own, of one agent: its values beside the usual ones, and the
-    records a second of each producer."""
+    """Of an experiment with a release of its own, of one agent: its values beside the usual ones, and its
+    topic's configs."""
 
     release: str
     values: Mapping[str, Any]
-    rate: int
+    config: Mapping[str, str]
 
 
 BESIDE = {
-    autoscaling.NAME: Aside(autoscaling.RELEASE, {}, LIGHT_RATE),
-    jobs.NAME: Aside(jobs.RELEASE, {"spark": jobs.VALUES}, LIGHT_RATE),
+    autoscaling.NAME: Aside(autoscaling.RELEASE, {}, {}),
+    jobs.NAME: Aside(jobs.RELEASE, {"spark": jobs.VALUES}, jobs.CONFIG),
 }
 RESULTS = STATE / "results.json"
 IMAGES = STATE.parent / "images"
@@ -105,6 +106,7 @@ def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
             "an agent less after": STEADY_SECONDS,
         },
         "settle_s": SETTLE_S,
+        "metrics_s": METRICS_SECONDS,
         "steps": steps.told,
         "programs": {name: round(seconds, 1) for name, seconds in lab.node.core_seconds().items()},
         "experiments": [each.as_json() for each in results],
@@ -167,13 +169,14 @@ def _one_after_another(
 def _aside(node: Node, name: str, steps: Steps) -> Result:
     """An experiment on a release of its own, which comes and goes with it."""
     since = time.monotonic()
-    release, values, rate = BESIDE[name]
+    release, values, config = BESIDE[name]
     lab = Lab(node, release, replicas=1)
     lab.values |= values
+    lab.values["objectStore"]["prepare"] = False  # the bucket is there
     if name == jobs.NAME:
         node.bring(IMAGES / "jobs.tar")
     lab.install()
-    load = Load(lab.bootstrap, _plain(name), RUN / "logs", rate)
+    load = Load(lab.bootstrap, _plain(name), RUN / "logs", LIGHT_RATE, config=config)
     load.begin()
     begun, note = time.monotonic(), _done(lab, name)
     time.sleep(SETTLE_S)
