@@ -128,9 +128,9 @@ def minio_away(lab: Lab) -> str:
 def wrong_configuration(lab: Lab) -> str:
     """A value that renders and that no agent starts with is rolled out; then `helm rollback`."""
     wrong = ["--set", "extraEnv[0].name=FLOE_PRODUCE__LINGER_MS", "--set-string", "extraEnv[0].value=soon"]
-    before = lab.restarts()
+    before = lab.uids()
     lab.install("upgrade", *wrong, wait=False)
-    lab.until(lambda: lab.restarts() > before, "no agent with the wrong configuration ended")
+    lab.until(lambda: lab.restarts(before) > 0, "no agent with the wrong configuration ended")
     time.sleep(WRONG_S)
     ready = lab.ready_agents()
     lab.helm("rollback", lab.release, "--wait", f"--timeout={READY_SECONDS_MAX}s")
@@ -141,15 +141,15 @@ def wrong_configuration(lab: Lab) -> str:
 
 
 ALL: dict[str, Callable[[Lab], str]] = {
-    "rollout restart": rollout_restart,
     "delete --force": delete_force,
     "agent killed": killed,
     "out of memory": out_of_memory,
-    "drain": drain,
-    "scale": scale,
+    policies.NAME: policies.enforced,
     "wrong configuration": wrong_configuration,
-    "network policy": policies.enforced,
-    "helm upgrade": upgrade,
+    "scale": scale,
+    "drain": drain,
+    "rollout restart": rollout_restart,
+    routes.UPGRADE: upgrade,
     routes.NAME: routes.by_the_gateway,
     "etcd's follower deleted": etcd_follower,
     "etcd's leader deleted": etcd_leader,
@@ -159,6 +159,7 @@ ALL: dict[str, Callable[[Lab], str]] = {
     autoscaling.NAME: autoscaling.up_and_down,
     jobs.NAME: jobs.by_spark,
 }
-"""In the order in which they are done; the last two beside the first ones."""
+"""In the order in which they are done, the last two beside the first ones: while images come and others start
+there are agents' failures to be seen, whose waits are not for processors."""
 OF_ALL = "etcd's follower deleted"
 """From here on it is done to what all releases share: nothing else is under way then."""

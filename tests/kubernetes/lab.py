@@ -9,7 +9,7 @@ import os
 import signal
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -228,11 +228,12 @@ class Lab:
         name = f"{agent['metadata']['name']}-{agent['metadata']['uid'][:8]}-agent-*.log"
         return "".join(each.read_text(errors="replace") for each in sorted(POD_LOGS.glob(name)))
 
-    def restarts(self) -> int:
-        """Of all agents that are there."""
+    def restarts(self, but: Collection[str] = ()) -> int:
+        """Of all agents that are there, but for pods with these uids."""
         return sum(
             status["restartCount"]
             for pod in self.agents()
+            if pod["metadata"]["uid"] not in but
             for status in pod["status"].get("containerStatuses", [])
         )
 
