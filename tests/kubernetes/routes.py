@@ -131,6 +131,8 @@ def by_the_gateway(lab: Lab) -> str:
     wanted = sorted(f"floe-{n}.{KAFKA}:{PORT}" for n in range(AGENTS))
     if names != wanted:
         raise NodeError(f"Metadata tells {names}, not {wanted}")
+    if dumb := [each for each in names if not _reached(each.partition(":")[0])]:
+        raise NodeError(f"by the gateway nobody answers to {', '.join(dumb)}, which Metadata tells")
     if _reached(STRANGER):
         raise NodeError(f"the gateway let a client through that asked for {STRANGER}")
     lab.kubectl("delete", "pod", "floe-1")

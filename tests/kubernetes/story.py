@@ -152,12 +152,12 @@ def _one_after_another(
     coming = beside.submit(_load, lab, chosen[0], before) if chosen else None
     for number, name in enumerate(chosen):
         assert coming is not None
-        load = coming.result()
+        load, amiss = coming.result()
         steps.done(f"{name}: clients begin")
         if number == alone:
             wait(aside)
             steps.done(ASIDE_ENDED)
-        begun, note = time.monotonic(), _done(lab, name)
+        begun, note = time.monotonic(), _done(lab, name, amiss)
         if number + 1 < len(chosen):
             coming = beside.submit(_load, lab, chosen[number + 1], before)
         time.sleep(SETTLE_S)
@@ -192,25 +192,28 @@ def _judged(load: Load, name: str, begun: float, ended: float, note: str) -> Res
     return result
 
 
-def _load(lab: Lab, name: str, before: Mapping[str, Future[None]]) -> Load:
-    """Clients that have begun; what has to be there before them is."""
-    settings: dict[str, str] = {}
+def _load(lab: Lab, name: str, before: Mapping[str, Future[None]]) -> tuple[Load, str]:
+    """Clients that have begun, and what of that which has to be there before them is not, else nothing."""
+    settings, amiss = dict[str, str](), ""
     try:
         if name in before:
             before[name].result()
         if name == routes.NAME:
             routes.prepared(lab)
             settings = routes.clients()
-    except NodeError as error:  # the experiment will find nothing there, and say so
-        _say(f"{name}: {error}")
+    except NodeError as error:
+        amiss = str(error)
     load = Load(lab.bootstrap, _plain(name), RUN / "logs", settings=settings)
     load.begin()
-    return load
+    return load, amiss
 
 
-def _done(lab: Lab, name: str) -> str:
-    """Its note. What it cannot do, or does not understand of an answer, is its own failure, not the run's."""
+def _done(lab: Lab, name: str, amiss: str = "") -> str:
+    """Its note. What it cannot do, or does not understand of an answer, is its own failure, not the run's; it
+    is not done where something is amiss."""
     try:
+        if amiss:
+            raise NodeError(amiss)
         return ALL[name](lab)
     except (NodeError, ValueError, LookupError, OSError, TimeoutExpired) as error:
         _say(f"{name} failed: {error}")
