@@ -160,3 +160,14 @@ def test_a_release_beside_has_the_names_that_its_experiment_asks_for() -> None:
     releases = [RELEASE, *(each.release for each in story.BESIDE.values())]
     assert len(set(releases)) == 3
     assert all(chart in each for each in releases)
+
+
+def test_a_run_is_not_clean_by_a_row_or_by_what_its_end_shows() -> None:
+    """A row that failed counts nothing, and is none that was clean."""
+    good = Result("drain", note="three evictions").as_json()
+    end = {"left": [], "before": 7, "after": 7}
+    assert story.unclean({"experiments": [good], "uninstall": end}) == []
+    lost, failed = good | {"lost": 1}, good | {"name": "scale", "note": f"{page.FAILED}: why"}
+    assert story.unclean({"experiments": [good, lost, failed], "uninstall": end}) == ["drain", "scale"]
+    for amiss in ({"left": ["job/floe-bucket-1"]}, {"after": 6}):
+        assert len(story.unclean({"experiments": [good], "uninstall": end | amiss})) == 1

@@ -65,11 +65,20 @@ def main() -> int:
     finally:
         _keep_logs(lab)
     RESULTS.write_text(json.dumps(results, indent=1))
-    told = results["experiments"]
-    unclean = [each["name"] for each in told if not Result(**each).clean or each["note"].startswith(FAILED)]
-    if unclean:
-        print(f"not clean: {', '.join(unclean)}", file=sys.stderr)
-    return int(bool(unclean))
+    if amiss := unclean(results):
+        print(f"not clean: {', '.join(amiss)}", file=sys.stderr)
+    return int(bool(amiss))
+
+
+def unclean(results: Mapping[str, Any]) -> list[str]:
+    """What a run has to be ashamed of: experiments, objects that stay, records that do not."""
+    told, gone = results["experiments"], results["uninstall"]
+    amiss = [each["name"] for each in told if not Result(**each).clean or each["note"].startswith(FAILED)]
+    if gone["left"]:
+        amiss.append(f"left by helm uninstall: {', '.join(gone['left'])}")
+    if gone["before"] != gone["after"]:
+        amiss.append(f"{gone['before']} records before helm uninstall, {gone['after']} after a new install")
+    return amiss
 
 
 def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
