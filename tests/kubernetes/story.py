@@ -128,7 +128,8 @@ def _experiments(lab: Lab, chosen: list[str], beside: ThreadPoolExecutor, steps:
     aside = [beside.submit(_aside, lab.node, name, steps) for name in chosen if name in BESIDE]
     before = _made_ready(lab, chosen, beside)
     main = [name for name in chosen if name not in BESIDE]
-    alone = main.index(OF_ALL) if OF_ALL in main else len(main)
+    of_all = list(ALL)[list(ALL).index(OF_ALL) :]
+    alone = next((number for number, name in enumerate(main) if name in of_all), len(main))
     results = _one_after_another(lab, main, alone, before, aside, beside, steps)
     told = [each.result() for each in (*results, *aside)]
     steps.done("the last ones judged")
