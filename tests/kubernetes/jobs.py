@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ NAME = "jobs by Spark"
 RELEASE = "floe-jobs"
 TOPIC = "load-jobs-by-spark"
 """The topic of the experiment's own load, which is written meanwhile."""
+TABLE = TOPIC.replace("-", "_")
+TABLES = "/iceberg/v1/namespaces/floe/tables"
 CONFIG = {"floe.table.compaction": "false"}
 """Of the topic: who leaves that to Spark turns it off, or both do the same work (docs/tables.md)."""
 SECONDS_MAX = 900.0 * PATIENCE
@@ -32,6 +35,9 @@ _POD = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "3G
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """For jobs of a minute, of which the JVM's own compiler takes most otherwise; `iceberg.spark.session` does
 the same for those that it knows to be short."""
+INTERVAL_MS = 9_000
+"""Between two commits of the table; Spark, which stands behind all else, has to come between two of them."""
+RELEASE_VALUES: dict[str, Any] = {"config": {"tables": {"interval_ms": INTERVAL_MS}}}
 VALUES: dict[str, Any] = {
     "image": IMAGE.removeprefix("docker.io/"),
     "extraEnv": [{"name": "JAVA_TOOL_OPTIONS", "value": JAVA}],
@@ -56,6 +62,7 @@ PIPELINE = Path(__file__).with_name("pipeline.py")
 
 def by_spark(lab: Lab) -> str:
     """The chart's CronJobs as Jobs, a pipeline beside them, and the pipeline once more."""
+    lab.until(lambda: _listed(lab), f"the catalog of {lab.release} has no table of {TOPIC}")
     lab.kubectl("create", "configmap", "pipeline", f"--from-file={PIPELINE}")
     lab.kubectl("apply", "-f", "-", given=json.dumps(_pipeline(lab, "pipeline-1")))
     for name in ("audit", "maintenance"):
@@ -78,6 +85,16 @@ def by_spark(lab: Lab) -> str:
     )
 
 
+def _listed(lab: Lab) -> bool:
+    """Whether the topic has a table by now."""
+    address = lab.agents()[0]["status"]["podIP"]
+    try:
+        with urllib.request.urlopen(f"http://{address}:8080{TABLES}", timeout=10) as answer:
+            return any(each["name"] == TABLE for each in json.load(answer)["identifiers"])
+    except OSError:  # of a namespace without tables, too
+        return False
+
+
 def _pipeline(lab: Lab, name: str) -> dict[str, Any]:
     """The maintenance's Job with another command: spark-submit in client mode, local."""
     dry = ("--dry-run=client", "-o", "json")
@@ -86,7 +103,7 @@ def _pipeline(lab: Lab, name: str) -> dict[str, Any]:
     )
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    container["command"] = ["sh", "-c", _SUBMIT, "submit", TOPIC.replace("-", "_")]
+    container["command"] = ["sh", "-c", _SUBMIT, "submit", TABLE]
     container["volumeMounts"].append({"name": "job", "mountPath": "/opt/job"})
     pod["volumes"].append({"name": "job", "configMap": {"name": "pipeline"}})
     return job

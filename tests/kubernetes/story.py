@@ -46,7 +46,7 @@ class Aside(NamedTuple):
 
 BESIDE = {
     autoscaling.NAME: Aside(autoscaling.RELEASE, {}, {}),
-    jobs.NAME: Aside(jobs.RELEASE, {"spark": jobs.VALUES}, jobs.CONFIG),
+    jobs.NAME: Aside(jobs.RELEASE, {"spark": jobs.VALUES, **jobs.RELEASE_VALUES}, jobs.CONFIG),
 }
 RESULTS = STATE / "results.json"
 IMAGES = STATE.parent / "images"
