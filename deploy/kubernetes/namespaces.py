@@ -30,6 +30,8 @@ CPU_SHARES = int(os.environ.get("SHARES") or 262_144)
 others do is not what is measured. Where the kernel groups by session, niceness between them changes nothing.
 SHARES=120 in the environment: who else works here matters more than what it takes."""
 EMPTY_SECONDS_MAX = 20
+PATIENCE = 1 if CPU_SHARES >= 1024 else 5
+"""Times as long it is waited for all in there, where it stands behind the sessions outside."""
 
 
 class NotHere(Exception):

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from deploy.kubernetes.extras import METRICS_API, TABLES, front, metrics_server, objects, policies
-from deploy.kubernetes.namespaces import STATE
+from deploy.kubernetes.namespaces import PATIENCE, STATE
 from deploy.kubernetes.settings import (
     ADDRESS,
     DNS,
@@ -41,13 +41,14 @@ RUN = STATE / "run"
 NAME = "node-0"
 ZONE = "zone-a"
 SOCKET = "/run/containerd/containerd.sock"
-READY_SECONDS_MAX = 180
-IMPORT_SECONDS_MAX = 300
+READY_SECONDS_MAX = 180 * PATIENCE
+IMPORT_SECONDS_MAX = 300 * PATIENCE
+ANSWER_SECONDS_MAX = 120.0 * PATIENCE
 LIST_ATTEMPTS = 5
 AUTOSCALER_SECONDS = 2
 """Between two decisions of autoscalers, and how long a new pod's figures do not count; Kubernetes' defaults,
 15 s, and 30 s and 5 minutes, are for clusters with many."""
-HOUSEKEEPING_SECONDS = 5
+HOUSEKEEPING_SECONDS = 2
 """Between two looks of the kubelet at what containers take, of which autoscalers hear; by default 10."""
 PROGRAMS = (
     "kube-apiserver",
@@ -114,12 +115,17 @@ class Node:
         self.run(*command, timeout_s=IMPORT_SECONDS_MAX)
 
     def listed(self, path: str, selector: str) -> list[dict[str, Any]]:
-        """What the apiserver lists at a path, faster than kubectl comes up. Raises NodeError."""
-        url = f"https://127.0.0.1:6443{path}?{urlencode({'labelSelector': selector})}"
+        """What the apiserver lists at a path. Raises NodeError."""
+        found: list[dict[str, Any]] = self.asked(f"{path}?{urlencode({'labelSelector': selector})}")["items"]
+        return found
+
+    def asked(self, path: str) -> dict[str, Any]:
+        """What the apiserver has at a path, without a kubectl that starts for it. Raises NodeError."""
+        url = f"https://127.0.0.1:6443{path}"
         for _ in range(LIST_ATTEMPTS):
             try:
                 with urllib.request.urlopen(url, context=self._client, timeout=10) as answer:
-                    found: list[dict[str, Any]] = json.load(answer)["items"]
+                    found: dict[str, Any] = json.load(answer)
                     return found
             except OSError as error:
                 why = error
@@ -136,11 +142,11 @@ class Node:
         except urllib.error.HTTPError as error:
             return error.code
 
-    def kubectl(self, *arguments: str, given: str = "", timeout_s: float = 120) -> str:
+    def kubectl(self, *arguments: str, given: str = "", timeout_s: float = ANSWER_SECONDS_MAX) -> str:
         """kubectl's answer. Raises NodeError with what it says."""
         return self.run("kubectl", *arguments, given=given, timeout_s=timeout_s)
 
-    def run(self, *command: str, given: str = "", timeout_s: float = 120) -> str:
+    def run(self, *command: str, given: str = "", timeout_s: float = ANSWER_SECONDS_MAX) -> str:
         """What a program of the node prints. Raises NodeError."""
         program = shutil.which(command[0], path=self.environment["PATH"]) or command[0]
         ran = subprocess.run(
@@ -155,6 +161,14 @@ class Node:
         if ran.returncode:
             raise NodeError(f"{' '.join(command)}: {ran.stderr.strip() or ran.stdout.strip()}")
         return ran.stdout
+
+    def core_seconds(self) -> dict[str, float]:
+        """What each program took so far, with those of its own that have ended."""
+        ticks, found = os.sysconf("SC_CLK_TCK"), dict[str, float]()
+        for name, child in self._children.items():
+            fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+            found[name] = sum(map(int, fields[11:15])) / ticks  # utime, stime, and of children both
+        return found
 
     def _folders(self) -> None:
         shutil.rmtree(RUN, ignore_errors=True)

@@ -219,15 +219,14 @@ def stuck(known: Known, healed_ns: int, patience: Patience) -> DataFrame:
         rows = rows.join(members, ["run", "process"], "left")
         return rows.withColumn("process", F.when(F.col("member"), GROUP).otherwise(F.col("process")))
 
-    by = Window.partitionBy("run", "process").orderBy("op").rowsBetween(Window.unboundedPreceding, 0)
+    turns = Window.partitionBy("run", "process").orderBy("op")
+    by = turns.rowsBetween(Window.unboundedPreceding, 0)
     ops = with_who(known.op)
     assigns = F.col("f") == F.when(F.col("member"), "subscribe").otherwise("assign")
     keys = F.when(assigns & (F.col("outcome") != "fail"), F.col("keys"))
     looks = ops.withColumn("assigned", F.last(keys, ignorenulls=True).over(by))
     looks = looks.where("outcome = 'ok' AND f IN ('poll', 'txn')")
-    looks = looks.withColumn(
-        "before", F.lag("assigned").over(Window.partitionBy("run", "process").orderBy("op"))
-    )
+    looks = looks.withColumn("before", F.lag("assigned").over(turns))
     grid = looks.select("run", "process", "op", "completed_ns", "before", F.explode("assigned").alias("key"))
     anew = F.coalesce(~F.array_contains("before", F.col("key")), F.lit(True))
     grid = grid.withColumn("anew", anew).drop("before").distinct()

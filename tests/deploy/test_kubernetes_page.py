@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.kubernetes import autoscaling, page
-from tests.kubernetes.kept import PodLogs
+from tests.kubernetes import autoscaling, page, routes, story
+from tests.kubernetes.experiments import ALL, OF_ALL
+from tests.kubernetes.kept import PodLogs, Steps
+from tests.kubernetes.lab import CHART, RELEASE
 from tests.kubernetes.load import Result, compared, percentile, slow, unread
 from tests.torture.rolling import Observed
 
@@ -39,15 +42,29 @@ def test_a_later_run_of_some_takes_the_place_of_their_rows() -> None:
 
 
 def test_where_the_time_went_is_told_of_every_step() -> None:
-    """Of an experiment with what comes before it."""
-    told = [("node ready", 9.0), ("drain: clients begin", 0.5), ("drain", 30.0)]
-    steps = [{"step": step, "seconds": seconds} for step, seconds in [*told, ("starts", 20.0)]]
-    rows = page.steps({"steps": steps, "experiments": [{"name": "drain"}]}).splitlines()
-    assert rows[-3:] == [
-        "| node ready | | 9.0 s |",
-        "| drain | 0.5 s | 30.0 s |",
-        "| starts | | 20.0 s |",
+    """Of an experiment with what comes before it; what was beside has no time of its own in the sum."""
+    took = {"pods": 2.0, "Kubernetes": 1.0, "clients": 0.5, "tools": 0.25}
+    told = [("node ready", 9.0), ("drain: clients begin", 0.5), ("drain", 30.0), ("starts", 20.0)]
+    steps = [{"step": step, "seconds": seconds, "core_seconds": took} for step, seconds in told]
+    steps.append({"step": "autoscaling", "seconds": 99.0, "beside": True})
+    rows = page.steps({"steps": steps, "experiments": [{"name": "drain"}, {"name": "autoscaling"}]})
+    assert rows.splitlines()[-5:] == [
+        "| node ready |  | 9.0 s | 3.8 | 2.0 | 1.0 | 0.5 | 0.2 |",
+        "| drain | 0.5 s | 30.0 s | 7.5 | 4.0 | 2.0 | 1.0 | 0.5 |",
+        "| starts |  | 20.0 s | 3.8 | 2.0 | 1.0 | 0.5 | 0.2 |",
+        "| autoscaling, beside |  | 99.0 s |  |  |  |  |  |",
+        "| **all** |  | 59.5 s | 15.0 | 8.0 | 4.0 | 2.0 | 1.0 |",
     ]
+
+
+def test_the_core_seconds_of_a_step_are_those_since_the_last() -> None:
+    """By who took them."""
+    readings = iter([{"pods": 10.0}, {"pods": 12.5}, {"pods": 12.6}])
+    steps = Steps(lambda: next(readings))
+    steps.done("a")
+    steps.beside("b", 7.0)
+    steps.done("c")
+    assert [each.get("core_seconds") for each in steps.told] == [{"pods": 2.5}, None, {"pods": 0.1}]
 
 
 def test_the_log_of_a_pod_outlives_it(tmp_path: Path) -> None:
@@ -126,3 +143,31 @@ def test_waits_that_were_long_are_written_down_as_runs() -> None:
         "1 records, 0.40 s the slowest",
     ]
     assert slow([Observed("idle")], now, now + 1)[1:] == []
+
+
+def test_what_all_releases_share_is_touched_when_nothing_runs_beside() -> None:
+    """And the routes come with the upgrade before them."""
+    main = [name for name in ALL if name not in story.BESIDE]
+    shared = [name for name in main if "etcd" in name or "MinIO" in name]
+    assert main[main.index(OF_ALL) :] == shared
+    assert main.index(routes.NAME) == main.index(routes.UPGRADE) + 1
+    assert set(story.BESIDE) < set(ALL)
+
+
+def test_a_release_beside_has_the_names_that_its_experiment_asks_for() -> None:
+    """The chart names what it makes as the release, where its own name is in that."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())["name"]
+    releases = [RELEASE, *(each.release for each in story.BESIDE.values())]
+    assert len(set(releases)) == 3
+    assert all(chart in each for each in releases)
+
+
+def test_a_run_is_not_clean_by_a_row_or_by_what_its_end_shows() -> None:
+    """A row that failed counts nothing, and is none that was clean."""
+    good = Result("drain", note="three evictions").as_json()
+    end = {"left": [], "before": 7, "after": 7}
+    assert story.unclean({"experiments": [good], "uninstall": end}) == []
+    lost, failed = good | {"lost": 1}, good | {"name": "scale", "note": f"{page.FAILED}: why"}
+    assert story.unclean({"experiments": [good, lost, failed], "uninstall": end}) == ["drain", "scale"]
+    for amiss in ({"left": ["job/floe-bucket-1"]}, {"after": 6}):
+        assert len(story.unclean({"experiments": [good], "uninstall": end | amiss})) == 1

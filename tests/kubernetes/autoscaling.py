@@ -1,8 +1,8 @@
 """Autoscalers of the chart: more agents under more load, fewer when it has gone.
 
-By CPU, from the metrics server. The target is what the agents use under the load that every experiment has,
-a third more: four of them use nearly as much each, as each follows the whole log. Then producers
-that send as much as is taken come and go.
+By CPU, from the metrics server, in a release of its own beside other experiments. The target is what its
+agent uses under the usual load, and a third: two of them use well over half as much each, as each follows the
+whole log. Then producers of small requests come and go; what they send is bounded, for others run beside.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ from tests.kubernetes.load import Burst
 if TYPE_CHECKING:
     from tests.kubernetes.lab import Lab
 
-FEWEST, MOST = 3, 4
-STEADY_SECONDS = 10
+NAME = "autoscaling"
+RELEASE = "floe-small"
+FEWEST, MOST = 1, 2
+STEADY_SECONDS = 5
 """In which the autoscaler wants the same before it takes an agent away; the chart's 600 are long here."""
 LOOKS = 1
-WINDOW_SECONDS_MIN = 5.0
+WINDOW_SECONDS_MIN = 2.5
 """Shorter ones were seen, of 0.6 s."""
+BURST_RATE = 150
+"""Records a second, and as many requests, of each of two producers."""
 UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 """Of Go's durations, such as 1m2.5s."""
 
 
 def up_and_down(lab: Lab) -> str:
-    """3 agents, a burst until there are 4, and back to 3."""
+    """FEWEST agents, a burst until there are MOST, and back to FEWEST."""
     usual = _cpu_percent(lab)
     target = round(usual * 1.35)
     before = lab.uids()
@@ -40,7 +44,8 @@ def up_and_down(lab: Lab) -> str:
     lab.until_ready(FEWEST)
     if (now := lab.uids()) != before:
         raise NodeError(f"switching the autoscaler on replaced agents: {before}, now {now}")
-    with Burst(lab.bootstrap, "burst-0") as burst, Burst(lab.bootstrap, "burst-1") as other:
+    first, second = (Burst(lab.bootstrap, f"burst-{number}", BURST_RATE) for number in range(2))
+    with first as burst, second as other:
         begun = time.monotonic()
         lab.until_ready(MOST)
         up_s = time.monotonic() - begun
@@ -54,9 +59,9 @@ def up_and_down(lab: Lab) -> str:
         raise NodeError(f"{lost} of the burst's records were not acknowledged: {dict(told)}")
     more = burst.acknowledged + other.acknowledged
     return (
-        f"agents used {usual} % of their request; a HorizontalPodAutoscaler for {target} % made 3 agents 4, "
-        f"ready {up_s:.0f} s after a burst began ({more:,} more records), and 3 again "
-        f"{down_s:.0f} s after its end"
+        f"in a release of its own, beside the experiments above: the agent used {usual} % of its request; "
+        f"a HorizontalPodAutoscaler for {target} % made {FEWEST} agent {MOST}, ready {up_s:.0f} s after a "
+        f"burst began ({more:,} more records), and {FEWEST} again {down_s:.0f} s after its end"
     )
 
 
@@ -85,7 +90,7 @@ def _cpu_percent(lab: Lab) -> int:
     seen = dict[tuple[str, str], float]()
 
     def looked() -> bool:
-        for each in json.loads(lab.node.kubectl("get", "--raw", path))["items"]:
+        for each in lab.node.asked(path)["items"]:
             name = each["metadata"]["name"]
             if name in wanted and counts(each, since):
                 used = sum(milli(container["usage"]["cpu"]) for container in each["containers"])

@@ -10,27 +10,28 @@ from collections.abc import Callable
 
 from deploy.kubernetes.node import NodeError
 from tests.kubernetes import autoscaling, jobs, policies, routes
-from tests.kubernetes.lab import Lab
+from tests.kubernetes.lab import PODS, READY_SECONDS_MAX, Lab
 
-AWAY_S = 6.0
+AWAY_S, WRONG_S = 6.0, 3.0
+PRE_STOP_S = 1
 
 
 def upgrade(lab: Lab) -> str:
-    """`helm upgrade` with a changed configuration: every agent restarts, one after another.
-
-    It stays changed, so it is one that changes nothing of what those after it cost: they are to be seen with
-    the chart's own.
-    """
+    """`helm upgrade` with a changed configuration, and with what the routes need: every agent restarts, one
+    after another. It stays changed."""
     lab.values["config"] = {"fetch": {"sessions_max": 2_000}}
-    lab.install("upgrade")
-    lab.until_ready(3)
-    return "`fetch.sessions_max` 1,000 → 2,000, all three agents replaced"
+    lab.values["preStopSeconds"] = PRE_STOP_S
+    routes.added(lab)
+    return (
+        f"`fetch.sessions_max` 1,000 → 2,000, `preStopSeconds` 0 → {PRE_STOP_S}, a listener behind a gateway "
+        "with a Service and a route for each agent, HTTPRoute and Ingress; all three agents replaced"
+    )
 
 
 def rollout_restart(lab: Lab) -> str:
     """`kubectl rollout restart`."""
-    lab.kubectl("rollout", "restart", "statefulset/floe")
-    lab.rolled_out("floe")
+    lab.kubectl("rollout", "restart", f"statefulset/{lab.release}")
+    lab.rolled_out(lab.release)
     return "all three agents replaced"
 
 
@@ -38,7 +39,7 @@ def delete_force(lab: Lab) -> str:
     """`kubectl delete pod --force --grace-period=0`; whether its agent was told to stop, its own log says."""
     victim = next(each for each in lab.agents() if each["metadata"]["name"] == "floe-1")
     lab.kubectl("delete", "pod", "floe-1", "--force", "--grace-period=0")
-    lab.until_ready(3)
+    lab.until_ready()
     said = lab.said(victim)
     told = '"event": "Shutting down"' in said  # upon SIGTERM, and nothing else
     ended = "and to its end, `stopped`" if '"event": "stopped"' in said else "and not to its end"
@@ -51,7 +52,7 @@ def killed(lab: Lab) -> str:
     before = lab.restarts()
     count = lab.kill("floe-2")
     lab.until(lambda: lab.restarts() > before, "the kubelet started no container anew")
-    lab.until_ready(3)
+    lab.until_ready()
     return (
         f"SIGKILL to the {count} processes of one agent, as for want of memory; the kubelet started it again"
     )
@@ -63,7 +64,7 @@ def out_of_memory(lab: Lab) -> str:
     lab.exhaust("floe-0")
     lab.until(lambda: lab.restarts() > before, "the kernel killed no agent")
     why = lab.ended_by("floe-0")
-    lab.until_ready(3)
+    lab.until_ready()
     if why != "OOMKilled":
         raise NodeError(f"floe-0 ended by {why}, not for want of memory")
     return "limit of 1 GiB reached; the kernel killed the agent (`OOMKilled`), the kubelet started it again"
@@ -72,7 +73,7 @@ def out_of_memory(lab: Lab) -> str:
 def drain(lab: Lab) -> str:
     """Evictions of every agent, as `kubectl drain` asks for them; the budget lets one go at a time."""
     refused = sum(lab.evict(f"floe-{n}") for n in range(3))
-    lab.until_ready(3)
+    lab.until_ready()
     return f"three evictions by the Eviction API; the budget refused {refused} times until its turn came"
 
 
@@ -81,7 +82,6 @@ def scale(lab: Lab) -> str:
     for count in (5, 2, 3):
         lab.kubectl("scale", "statefulset/floe", f"--replicas={count}")
         lab.until_ready(count)
-        time.sleep(1)
     return "3 → 5 → 2 → 3"
 
 
@@ -117,7 +117,7 @@ def minio(lab: Lab) -> str:
 def minio_away(lab: Lab) -> str:
     """No object store for a while."""
     lab.kubectl("scale", "statefulset/minio", "--replicas=0")
-    lab.until(lambda: not lab.kubectl("get", "pods", "-l", "app=minio", "-o", "name").strip(), "minio stays")
+    lab.until(lambda: not lab.node.listed(PODS, "app=minio"), "minio stays")
     begun, before = time.monotonic(), lab.restarts()
     time.sleep(AWAY_S)
     lab.kubectl("scale", "statefulset/minio", "--replicas=1")
@@ -128,34 +128,38 @@ def minio_away(lab: Lab) -> str:
 def wrong_configuration(lab: Lab) -> str:
     """A value that renders and that no agent starts with is rolled out; then `helm rollback`."""
     wrong = ["--set", "extraEnv[0].name=FLOE_PRODUCE__LINGER_MS", "--set-string", "extraEnv[0].value=soon"]
-    before = lab.restarts()
+    before = lab.uids()
     lab.install("upgrade", *wrong, wait=False)
-    lab.until(lambda: lab.restarts() > before, "no agent with the wrong configuration ended")
-    time.sleep(AWAY_S)
+    lab.until(lambda: lab.restarts(before) > 0, "no agent with the wrong configuration ended")
+    time.sleep(WRONG_S)
     ready = lab.ready_agents()
-    lab.helm("rollback", "floe", "--wait", "--timeout=240s")
-    lab.until_ready(3)
+    lab.helm("rollback", lab.release, "--wait", f"--timeout={READY_SECONDS_MAX}s")
+    lab.until_ready()
     return (
         f"{ready} of 3 agents served on with the old configuration while one did not start; then rolled back"
     )
 
 
 ALL: dict[str, Callable[[Lab], str]] = {
-    "helm upgrade": upgrade,
-    "rollout restart": rollout_restart,
     "delete --force": delete_force,
     "agent killed": killed,
     "out of memory": out_of_memory,
-    "drain": drain,
+    policies.NAME: policies.enforced,
+    "wrong configuration": wrong_configuration,
     "scale": scale,
+    "drain": drain,
+    "rollout restart": rollout_restart,
+    routes.UPGRADE: upgrade,
+    routes.NAME: routes.by_the_gateway,
     "etcd's follower deleted": etcd_follower,
     "etcd's leader deleted": etcd_leader,
     "etcd's members all deleted": etcd_all,
     "MinIO deleted": minio,
     "MinIO away": minio_away,
-    "wrong configuration": wrong_configuration,
-    "autoscaling": autoscaling.up_and_down,
-    "network policy": policies.enforced,
-    "jobs by Spark": jobs.by_spark,
-    routes.NAME: routes.by_the_gateway,
+    autoscaling.NAME: autoscaling.up_and_down,
+    jobs.NAME: jobs.by_spark,
 }
+"""In the order in which they are done, the last two beside the first ones: while images come and others start
+there are agents' failures to be seen, whose waits are not for processors."""
+OF_ALL = "etcd's follower deleted"
+"""From here on it is done to what all releases share: nothing else is under way then."""

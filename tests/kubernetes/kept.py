@@ -6,11 +6,15 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from deploy.kubernetes.namespaces import CGROUPS, GROUP
+
 LOOK_SECONDS = 0.3
+USED = CGROUPS / "cpuacct" / GROUP
 
 
 class PodLogs:
@@ -52,16 +56,38 @@ class PodLogs:
             os.link(path, self._target / name)
 
 
-class Steps:
-    """Where the time of a run goes: what its main thread did, one after another."""
+def used() -> dict[str, float]:
+    """Core-seconds so far of all in the namespaces, by who took them: pods (which are gone, too), the clients
+    of the load with what this process asks the apiserver, kubectl and helm, and Kubernetes' programs."""
+    every, pods = (
+        int((folder / "cpuacct.usage").read_text()) / 1e9 if folder.is_dir() else 0.0
+        for folder in (USED, USED / "kubepods")
+    )
+    own = os.times()
+    tools = own.children_user + own.children_system
+    clients = own.user + own.system
+    return {"pods": pods, "clients": clients, "tools": tools, "Kubernetes": every - pods - clients - tools}
 
-    def __init__(self) -> None:
-        self._since = time.monotonic()
+
+class Steps:
+    """Where the time of a run goes: what its main thread did, one after another, and the core-seconds of all
+    in the namespaces meanwhile."""
+
+    def __init__(self, used: Callable[[], Mapping[str, float]] = used) -> None:
+        """`used`: core-seconds so far, by who took them."""
+        self._used = used
+        self._since, self._before = time.monotonic(), dict(used())
         self.told: list[dict[str, object]] = []
 
     def done(self, step: str) -> float:
         """All since the last one was this. Seconds of it."""
-        now = time.monotonic()
+        now, used = time.monotonic(), dict(self._used())
         took, self._since = now - self._since, now
-        self.told.append({"step": step, "seconds": round(took, 1)})
+        cores = {who: round(seconds - self._before.get(who, 0.0), 1) for who, seconds in used.items()}
+        self._before = used
+        self.told.append({"step": step, "seconds": round(took, 1), "core_seconds": cores})
         return took
+
+    def beside(self, step: str, seconds: float) -> None:
+        """What another thread did; its core-seconds are in those of the steps that it was beside."""
+        self.told.append({"step": step, "seconds": round(seconds, 1), "beside": True})

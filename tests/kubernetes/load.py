@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from deploy.kubernetes.namespaces import PATIENCE
 from tests.torture.rolling import GroupMember, IdempotentProducer, Observed, Rdkafka
-from tests.torture.workload import read_all
+from tests.torture.workload import consumer, read_all
 
 PARTITIONS = 6
 RATE = 50
@@ -30,12 +31,13 @@ LIGHT_RATE = 10
 """Where the cores are for something else: an autoscaler's burst, Spark."""
 IN_A_TRANSACTION = 10
 ATTEMPT_SECONDS_MAX = 60
-BEGIN_SECONDS_MAX = 120
-END_SECONDS_MAX = 120
+BEGIN_SECONDS_MAX = 120 * PATIENCE
+END_SECONDS_MAX = 120 * PATIENCE
 BURST_BYTES = 100
 IN_FLIGHT = 50
-SETTLE_S = 3.0
+SETTLE_S = 2.0
 ERRORS_SHOWN = 5
+READ_AT_ONCE = 10_000
 LONG_S = 0.4
 
 
@@ -138,11 +140,11 @@ class Transactor(Rdkafka):
 
 
 class Burst:
-    """`with Burst(…)`: a producer that sends as much as is taken, to a topic of its own; no other verdict
-    than how many records were acknowledged, and how many were not, `lost`."""
+    """`with Burst(…)`: a producer of small requests to a topic of its own, `rate` a second where so many are
+    taken; no other verdict than how many records were acknowledged, and how many were not, `lost`."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
+    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
+        self._bootstrap, self._topic, self._rate = bootstrap, topic, rate
         self.acknowledged = self.sent = 0
         self.told = Counter[str]()
         self._halt = threading.Event()
@@ -172,7 +174,12 @@ class Burst:
             "log_level": 0,
         }
         producer, value = Producer(settings), bytes(BURST_BYTES)
+        begun = time.monotonic()
         while not self._halt.is_set():
+            ahead = self.sent / self._rate - (time.monotonic() - begun)
+            if ahead > 0:
+                producer.poll(min(ahead, 0.01))
+                continue
             try:
                 producer.produce(self._topic, value, on_delivery=self._delivered)
                 self.sent += 1
@@ -187,9 +194,10 @@ class Burst:
             self.told[str(error)] += 1
 
 
-def _made(bootstrap: str, topic: str) -> None:
+def _made(bootstrap: str, topic: str, config: Mapping[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=BEGIN_SECONDS_MAX)
+    wanted = NewTopic(topic, PARTITIONS, config=dict(config or {}))
+    made = admin.create_topics([wanted], operation_timeout=BEGIN_SECONDS_MAX)
     made[topic].result(BEGIN_SECONDS_MAX)
 
 
@@ -203,19 +211,20 @@ class Load:
         kept: Path,
         rate: int = RATE,
         settings: Mapping[str, str] | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         """`kept`: the folder for what it writes of waits that were long. `rate`: records a second of each
-        producer. `settings`: of clients that come by another way; who makes the topic and reads it all comes
-        by `bootstrap`."""
+        producer. `settings`: of clients that come by another way; who makes the topic, with `config`, and
+        reads it all comes by `bootstrap`."""
         self._bootstrap, self._kept = bootstrap, kept
-        self._rate, self._settings = rate, dict(settings or {})
+        self._rate, self._settings, self._config = rate, dict(settings or {}), config
         self.topic = f"load-{name}"
         self._producers: list[IdempotentProducer | Transactor] = []
         self._members: list[GroupMember] = []
 
     def begin(self) -> None:
         """Make the topic, start everybody, wait until each has done something."""
-        _made(self._bootstrap, self.topic)
+        _made(self._bootstrap, self.topic, self._config)
         at, topic, rate, more = self._bootstrap, self.topic, self._rate, self._settings
         self._producers = [
             IdempotentProducer("idempotent-0", at, topic, rate, **more),
@@ -255,6 +264,24 @@ class Load:
         _time(result, seen, begun, ended)
         (self._kept / f"waits-{self.topic}.txt").write_text("\n".join(slow(seen, begun, ended)) + "\n")
         return result
+
+
+def stored(bootstrap: str, topics: Iterable[str]) -> int:
+    """How many records there are, by one reader of all partitions that stops at the end of each: nobody
+    writes them any more."""
+    client = consumer(bootstrap, **{"enable.partition.eof": True})
+    places = {(topic, partition) for topic in topics for partition in range(PARTITIONS)}
+    client.assign([TopicPartition(topic, partition, 0) for topic, partition in places])
+    count, deadline = 0, time.monotonic() + END_SECONDS_MAX
+    while places:
+        assert time.monotonic() < deadline, f"the last read is stuck before the ends of {sorted(places)}"
+        for message in client.consume(READ_AT_ONCE, 0.1):
+            error = message.error()
+            count += error is None
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                places.discard((message.topic(), message.partition()))
+    client.close()
+    return count
 
 
 def _time(result: Result, everybody: Sequence[Observed], begun: float, ended: float) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.load import IN_A_TRANSACTION, RATE, SETTLE_S
+from tests.kubernetes.load import IN_A_TRANSACTION, RATE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "kubernetes.md"
@@ -20,7 +21,8 @@ LIMITS = """\
 * A node without memory: the machine is used by others, so it is a container's limit that is reached. The
   kernel's choice and the kubelet's answer are the same; the node's own evictions are not seen.
 * Waits that values set, here: {waiting}; the chart by itself has 5 s, 5 s and 10 minutes. The
-  autoscaler decides every 2 s. By queue bytes, which need an adapter of Prometheus, nothing was scaled.
+  autoscaler decides every 2 s, by figures of {figures_s} s. By queue bytes, which need an adapter of
+  Prometheus, nothing was scaled.
 * The load comes from the node, which Kubernetes lets through every NetworkPolicy. Who is kept out is seen by
   two pods of their own. kube-router's rules are what enforces; another network may do it otherwise.
 * Disks: the pods' volumes are memory, so that other work of the machine's disk is not seen as etcd's.
@@ -61,6 +63,7 @@ def text(results: dict[str, Any]) -> str:
     experiments = results["experiments"]
     rows = "\n".join(_row(each) for each in experiments)
     total = sum(each["acknowledged"] for each in experiments)
+    settled = results.get("settle_s", 3.0)  # of runs before it was kept
     return f"""\
 # On a real Kubernetes
 
@@ -75,7 +78,7 @@ of them librdkafka's.{lighter(experiments)}
 A **wait** is what one record took: of a producer from when it was due (at that rate, also while others wait)
 until it was acknowledged; of a transaction from its begin until it was committed, repeated where it had to
 be; of a group from when the producer was given the record until the member had it.
-Shown are the 99th percentile of all that was due while the experiment lasted, {SETTLE_S:.0f} s after its end
+Shown are the 99th percentile of all that was due while the experiment lasted, {settled:.0f} s after its end
 included, and the longest. A time without any answer, a **pause**, is no longer than the longest wait.
 **Errors** are those told to an application; transactions that had to be aborted, and were repeated, count
 apart.
@@ -93,7 +96,7 @@ apart.
 {chr(10).join(_note(each) for each in experiments)}
 
 {SOURCES}
-{LIMITS.format(waiting=_waiting(results))}"""
+{LIMITS.format(waiting=_waiting(results), figures_s=results.get("metrics_s", 10))}"""
 
 
 def lighter(experiments: list[dict[str, Any]]) -> str:
@@ -166,20 +169,49 @@ def steps(results: dict[str, Any]) -> str:
     if "steps" not in results:
         return ""
     names = [each["name"] for each in results["experiments"]]
-    took = {each["step"]: each["seconds"] for each in results["steps"]}
+    found = {each["step"]: each for each in results["steps"]}
     rows, told = list[str](), set[str]()
-    for step, seconds in took.items():
+    for step, each in found.items():
         name = next((each for each in names if step == f"{each}: clients begin"), "")
         if step in told:
             continue
-        if name:
-            parts = (step, name)
-            told.update(parts)
-            rows.append(f"| {name} | " + " | ".join(f"{took[part]} s" for part in parts) + " |")
-        else:
-            rows.append(f"| {step} | | {seconds} s |")
-    head = "| step | until its clients begin | itself |\n|---|---|---|"
-    return f"\n## Where its time goes\n\n{head}\n" + "\n".join(rows) + "\n"
+        parts = (step, name) if name in found else (step,)
+        told.update(parts)
+        took = [f"{found[part]['seconds']} s" for part in parts]
+        first = [name, *took] if len(took) > 1 else [_aside(each), "", *took]
+        rows.append(_cells([*first, *_cores([found[part] for part in parts])]))
+    rows.append(
+        _cells(["**all**", "", f"{sum(map(_seconds, found.values())):.1f} s", *_cores(found.values())])
+    )
+    head = _cells(["step", "until its clients begin", "itself", "core-seconds", *_WHO])
+    return f"\n## Where its time goes\n\n{STEPS}\n{head}\n|{'---|' * 8}\n" + "\n".join(rows) + "\n"
+
+
+_WHO = ("pods", "Kubernetes", "clients", "tools")
+STEPS = """\
+One step after another, and the core-seconds of all meanwhile: two cores have two a second. *Clients*: those
+of the load, and what looks at the cluster. *Tools*: kubectl and helm. What ran *beside* is in those of the
+steps that it was beside.
+"""
+
+
+def _seconds(step: dict[str, Any]) -> float:
+    return 0.0 if step.get("beside") else float(step["seconds"])
+
+
+def _aside(step: dict[str, Any]) -> str:
+    return f"{step['step']}, beside" if step.get("beside") else str(step["step"])
+
+
+def _cores(parts: Iterable[dict[str, Any]]) -> list[str]:
+    """All, then by who took them; of results before they were kept, and of what was beside, nothing."""
+    kept = [each["core_seconds"] for each in parts if "core_seconds" in each]
+    by = [sum(each[who] for each in kept) for who in _WHO]
+    return [f"{sum(by):.1f}", *(f"{each:.1f}" for each in by)] if kept else [""] * (1 + len(_WHO))
+
+
+def _cells(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _phases(results: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The chart's NetworkPolicy, enforced: who reaches what before it, with it, and when it is gone again.
 
-Two pods with Python stay while the experiment lasts: one with the label that the policy lets in, one
+Two pods with Python, there before it begins: one with the label that the policy lets in, one
 without. The load comes from the node itself, which Kubernetes' rules let in to every pod.
 """
 
@@ -10,12 +10,15 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from deploy.kubernetes.namespaces import PATIENCE
 from deploy.kubernetes.node import NodeError
 from tests.kubernetes.manifests import USER
 
 if TYPE_CHECKING:
     from tests.kubernetes.lab import Lab
 
+NAME = "network policy"
+WAIT_S = 120 * PATIENCE
 LET_IN = {"role": "client"}
 POLICY = {
     "enabled": True,
@@ -42,10 +45,14 @@ NOT_NEEDED = ("etcd-0.etcd:2380", "kubernetes.default.svc:443")
 """What an agent reaches where nobody forbids it: etcd's port for its own peers, the apiserver."""
 
 
+def prepared(lab: Lab) -> None:
+    """The two pods that ask, ready. Raises NodeError."""
+    lab.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": _pods()}))
+    lab.kubectl("wait", "--for=condition=Ready", "pod/client", "pod/stranger", f"--timeout={WAIT_S}s")
+
+
 def enforced(lab: Lab) -> str:
     """Policy on, an agent replaced and `helm test` behind it, policy off."""
-    lab.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": _pods()}))
-    lab.kubectl("wait", "--for=condition=Ready", "pod/client", "pod/stranger", "--timeout=60s")
     kafka, http, peers = "floe:9092", "floe-http:8080", "floe-0.floe-agents:9095"
     open_to_all = {
         "client": {kafka, http, peers},
@@ -57,18 +64,17 @@ def enforced(lab: Lab) -> str:
     lab.install("upgrade", "--set-json", f"networkPolicy={json.dumps(POLICY)}")
     _until(lab, open_to_all, closed)
     lab.kubectl("delete", "pod", "floe-1")
-    lab.until_ready(3)
     tested = "Succeeded" in lab.helm("test", "floe")
+    lab.until_ready()
     _until(lab, open_to_all, closed)
     lab.install("upgrade")
     _until(lab, open_to_all, open_to_all)
-    lab.kubectl("delete", "pod", "client", "stranger", "--grace-period=0", "--force")
     if not tested:
         raise NodeError("helm test failed behind the policy")
     return (
         "with it a pod that is let in reached Kafka and HTTP and not the peers' port, a stranger none of the "
         "three, an agent etcd and MinIO and neither etcd's peers nor the apiserver; without it, before and "
-        "after, all reached all. Behind it an agent was replaced and `helm test` passed"
+        "after, all reached all. Behind it an agent was replaced and `helm test` passed meanwhile"
     )
 
 

@@ -1,7 +1,7 @@
 """The chart's Ingress, HTTPRoute and TLSRoutes behind a gateway: HTTP by host name, TLS by the name in it.
 
 Clients have no other way than the gateway's Service: the names lead there, and each agent's own is in what
-Metadata tells. `prepared` puts the gateway and the routes there before these clients begin.
+Metadata tells. `gateway_there` brings the gateway before, `added` what the chart has of it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import json
 import socket
 import ssl
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
 
 from deploy.images.kept import OUTPUT
+from deploy.kubernetes.namespaces import PATIENCE
 from deploy.kubernetes.node import RUN, NodeError
 from deploy.services.certificates import Authority
 from tests.kubernetes import gateway
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tests.kubernetes.lab import Lab
 
 NAME = "routes"
+WAIT_S = 120 * PATIENCE
+UPGRADE = "helm upgrade"
+"""The experiment that brings them."""
 IMAGE = OUTPUT / "gateway.tar"
 AGENTS = 3
 KAFKA, BY_ROUTE, BY_INGRESS, STRANGER = "kafka.example", "route.example", "ingress.example", "other.example"
@@ -69,21 +72,31 @@ VALUES: dict[str, Any] = {
 }
 
 
-def prepared(lab: Lab) -> None:
-    """Gateway, certificate, listener and routes, until all of them are accepted. Raises NodeError."""
+def gateway_there(lab: Lab) -> None:
+    """The definitions, the gateway, the names that lead to it, the certificate that agents show: all but what
+    the chart has. Raises NodeError."""
     lab.node.kubectl("apply", "--server-side", "-f", "-", given=gateway.crds())
-    lab.node.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-    with ThreadPoolExecutor(1) as beside:
-        address = beside.submit(_gateway, lab)
-        authority = Authority(RUN / "pki" / SECRET, "floe-routed")
-        pair = authority.pair(SECRET, san=f"DNS:{KAFKA},DNS:*.{KAFKA}")
-        lab.kubectl("create", "secret", "tls", SECRET, f"--cert={pair.cert}", f"--key={pair.key}")
-        lab.values |= VALUES
-        lab.install("upgrade")
-        lab.until_ready(AGENTS)
-        _named_at(address.result())
-    lab.until(lambda: _accepted(lab, "httproutes") == 1, "the gateway did not accept the HTTPRoute")
-    lab.until(lambda: _accepted(lab, "tlsroutes") == AGENTS + 1, "the gateway did not accept all TLSRoutes")
+    lab.node.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S}s")
+    authority = Authority(RUN / "pki" / SECRET, "floe-routed")
+    pair = authority.pair(SECRET, san=f"DNS:{KAFKA},DNS:*.{KAFKA}")
+    lab.kubectl("create", "secret", "tls", SECRET, f"--cert={pair.cert}", f"--key={pair.key}")
+    _named_at(_gateway(lab))
+
+
+def added(lab: Lab) -> None:
+    """An upgrade with listener and routes: every agent restarts. Raises NodeError."""
+    lab.values |= VALUES
+    lab.install("upgrade")
+    lab.until_ready()
+
+
+def prepared(lab: Lab) -> None:
+    """All routes accepted, and clients let through; where no upgrade has brought them, one does. Raises
+    NodeError."""
+    if "listeners" not in lab.values:
+        added(lab)
+    _until_taken(lab, "httproutes", 1)
+    _until_taken(lab, "tlsroutes", AGENTS + 1)
     lab.until(lambda: _reached(KAFKA), f"nobody answers by the name {KAFKA}")
 
 
@@ -92,7 +105,7 @@ def _gateway(lab: Lab) -> str:
     lab.node.bring(IMAGE)
     lab.node.kubectl("apply", "-f", "-", given=gateway.objects())
     there = ("-n", gateway.NAMESPACE)
-    lab.node.kubectl(*there, "rollout", "status", f"deployment/{gateway.NAME}", "--timeout=120s")
+    lab.node.kubectl(*there, "rollout", "status", f"deployment/{gateway.NAME}", f"--timeout={WAIT_S}s")
     of_it = ("get", "service", gateway.NAME, "-o", "jsonpath={.spec.clusterIP}")
     return lab.node.kubectl(*there, *of_it).strip()
 
@@ -118,10 +131,12 @@ def by_the_gateway(lab: Lab) -> str:
     wanted = sorted(f"floe-{n}.{KAFKA}:{PORT}" for n in range(AGENTS))
     if names != wanted:
         raise NodeError(f"Metadata tells {names}, not {wanted}")
+    if dumb := [each for each in names if not _reached(each.partition(":")[0])]:
+        raise NodeError(f"by the gateway nobody answers to {', '.join(dumb)}, which Metadata tells")
     if _reached(STRANGER):
         raise NodeError(f"the gateway let a client through that asked for {STRANGER}")
     lab.kubectl("delete", "pod", "floe-1")
-    lab.until_ready(AGENTS)
+    lab.until_ready()
     pages = ", ".join(f"`{path}`" for path in PATHS)
     return (
         f"Traefik served {pages} by HTTPRoute and by Ingress, each by its host name, and neither "
@@ -138,15 +153,33 @@ def _named_at(address: str) -> None:
     subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True, capture_output=True)
 
 
-def _accepted(lab: Lab, kind: str) -> int:
-    """How many routes of the release the gateway has taken, and led to Services that are there."""
+def _until_taken(lab: Lab, kind: str, count: int) -> None:
+    """Wait until the gateway has taken so many routes of the release, all that there are, and found the
+    Services and ports that they lead to. Raises NodeError with what it says of the others."""
+    found = dict[str, list[str]]()
 
-    def taken(route: dict[str, Any]) -> bool:
-        parents = route.get("status", {}).get("parents", [])
-        told = {each["type"]: each["status"] for parent in parents for each in parent["conditions"]}
-        return told.get("Accepted") == told.get("ResolvedRefs") == "True"
+    def all_taken() -> bool:
+        found.clear()
+        found.update(
+            {each["metadata"]["name"]: _amiss(each) for each in lab.node.listed(f"{_API}/{kind}", _RELEASE)}
+        )
+        return len(found) == count and not any(found.values())
 
-    return sum(taken(each) for each in lab.node.listed(f"{_API}/{kind}", _RELEASE))
+    try:
+        lab.until(all_taken, "")
+    except NodeError:
+        raise NodeError(f"the gateway has not taken all {count} {kind}: {found}") from None
+
+
+def _amiss(route: dict[str, Any]) -> list[str]:
+    """What the gateway says of a route, but for that all is well."""
+    conditions = [each for one in route.get("status", {}).get("parents", []) for each in one["conditions"]]
+    told = {each["type"]: each for each in conditions}
+    return [
+        f"{kind}: {told[kind].get('message') or told[kind]['reason']}" if kind in told else f"{kind}: nothing"
+        for kind in ("Accepted", "ResolvedRefs")
+        if told.get(kind, {}).get("status") != "True"
+    ]
 
 
 def _reached(name: str) -> bool:
