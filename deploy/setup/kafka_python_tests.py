@@ -11,9 +11,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
+
+from deploy.setup.archives import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
@@ -64,8 +65,7 @@ def _unpacked(requirement: str, work: Path) -> Path:
     if done.returncode:
         raise NotBrought(f"kafka-python's source distribution did not come: {done.stderr.strip()[-500:]}")
     (archive,) = (work / "sdist").glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        opened.extractall(work / "out", filter="data")
+    unpack(archive, work / "out")
     (folder,) = (work / "out").iterdir()
     return folder
 

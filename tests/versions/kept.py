@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
 from deploy.services.floe import FloeAgent
+from deploy.setup.archives import unpack
 
 HERE = Path(__file__).parent
 WRITE = HERE / "write.py"
@@ -28,8 +28,7 @@ def folder(level: int) -> Path:
 
 def unpacked(level: int, into: Path) -> Path:
     """A folder with the packages of a level's code."""
-    with tarfile.open(folder(level) / "code.tar.xz") as archive:
-        archive.extractall(into, filter="data")
+    unpack(folder(level) / "code.tar.xz", into)
     return into
 
 
