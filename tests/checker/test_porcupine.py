@@ -21,6 +21,7 @@ BLIND = {
     "lost-write-of-info-whose-only-reader-failed", "lost-write-whose-only-reader-failed",
     "nonmonotonic-poll", "nonmonotonic-poll-to-a-failed-one", "poll-skip", "poll-skip-of-a-member",
     "poll-skip-to-an-indefinite-one", "precommitted-read", "precommitted-read-of-an-indefinite-one", "stuck",
+    "stuck-after-a-new-assignment",
     "stuck-group", "torn-transaction", "unseen",
 }  # fmt: skip
 """What README.md says that it cannot see: places of consumers, waiting, transactions, the end."""
