@@ -41,7 +41,7 @@ RUNNING = {  # what the fixtures start, on ports of their own
     f"    --conf {EXTENSIONS} spark-internal\n",
 }
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(3000)]  # some twenty JVMs, which wait for processors
 
 
 @pytest.fixture
