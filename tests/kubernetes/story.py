@@ -26,7 +26,7 @@ from tests.kubernetes import autoscaling, jobs, policies, routes
 from tests.kubernetes.autoscaling import STEADY_SECONDS
 from tests.kubernetes.experiments import ALL, OF_ALL
 from tests.kubernetes.kept import PodLogs, Steps
-from tests.kubernetes.lab import POD_LOGS, Lab
+from tests.kubernetes.lab import POD_LOGS, VALUES, Lab
 from tests.kubernetes.load import LIGHT_RATE, SETTLE_S, Load, Result, stored
 from tests.kubernetes.page import FAILED
 
@@ -111,7 +111,7 @@ def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
         "uninstall": gone,
         "all_s": round(time.monotonic() - begun, 1),
         "waiting_s": {
-            **{name: lab.values[name] for name in ("preStopSeconds", "minReadySeconds")},
+            **{name: VALUES[name] for name in ("preStopSeconds", "minReadySeconds")},
             "an agent less after": STEADY_SECONDS,
         },
         "settle_s": SETTLE_S,
