@@ -1,8 +1,8 @@
 """Autoscalers of the chart: more agents under more load, fewer when it has gone.
 
-By CPU, from the metrics server, in a release of its own beside other experiments. The target is what its
+By CPU, from the metrics server, in a release of its own beside Spark's jobs. The target is what its
 agent uses under the usual load, and a third: two of them use well over half as much each, as each follows the
-whole log. Then producers of small requests come and go; what they send is bounded, for others run beside.
+whole log. Then producers of small requests come and go; what they send is bounded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def up_and_down(lab: Lab) -> str:
         raise NodeError(f"{lost} of the burst's records were not acknowledged: {dict(told)}")
     more = burst.acknowledged + other.acknowledged
     return (
-        f"in a release of its own, beside the experiments above: the agent used {usual} % of its request; "
+        f"in a release of its own, beside the jobs: the agent used {usual} % of its request; "
         f"a HorizontalPodAutoscaler for {target} % made {FEWEST} agent {MOST}, ready {up_s:.0f} s after a "
         f"burst began ({more:,} more records), and {FEWEST} again {down_s:.0f} s after its end"
     )

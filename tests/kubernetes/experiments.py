@@ -159,7 +159,7 @@ ALL: dict[str, Callable[[Lab], str]] = {
     autoscaling.NAME: autoscaling.up_and_down,
     jobs.NAME: jobs.by_spark,
 }
-"""In the order in which they are done, the last two beside the first ones: while images come and others start
-there are agents' failures to be seen, whose waits are not for processors."""
+"""In the page's order. Those with a release of their own (story.BESIDE) are done before OF_ALL, side by side.
+While images come and others start it is agents that fail, and those waits are not for processors."""
 OF_ALL = "etcd's follower deleted"
 """From here on it is done to what all releases share: nothing else is under way then."""

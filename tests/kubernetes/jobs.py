@@ -1,7 +1,7 @@
 """Jobs by Spark on the cluster: the chart's audit and maintenance, and a user's job by spark-submit.
 
-On a release of their own, beside other experiments, and behind all else on the processors: four Java machines
-that start would be what the clients of the others wait for.
+On a release of their own, beside the autoscaler's experiment, and behind all else on the processors: Java
+machines that start would be what the clients of both wait for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def by_spark(lab: Lab) -> str:
         raise NodeError(f"audit: {audited}; pipeline: {first}, then {second} rows")
     made = [each["topic"] for each in kept["tables"]]
     return (
-        f"in pods, under load, beside the experiments above: audit of {rows:,} rows, equal; maintenance of "
+        f"in pods, under load, on a release of their own: audit of {rows:,} rows, equal; maintenance of "
         f"{', '.join(made)}; `spark-submit` of an exactly-once job, {first:,} rows, then {second:,}, each "
         "once"
     )

@@ -20,7 +20,8 @@ LIMITS = """\
   the API, without the cordon.
 * A node without memory: the machine is used by others, so it is a container's limit that is reached. The
   kernel's choice and the kubelet's answer are the same; the node's own evictions are not seen.
-* Waits that values set, here: {waiting}; the chart by itself has 5 s, 5 s and 10 minutes. The
+* Waits that values set, here: {waiting}; the chart by
+  itself has 5 s, 5 s and 10 minutes. `helm upgrade` sets the first to what its row says. The
   autoscaler decides every 2 s, by figures of {figures_s} s. By queue bytes, which need an adapter of
   Prometheus, nothing was scaled.
 * The load comes from the node, which Kubernetes lets through every NetworkPolicy. Who is kept out is seen by

@@ -125,6 +125,8 @@ def _pods() -> list[dict[str, Any]]:
                         "imagePullPolicy": "Never",
                         "command": ["python", "-c", "import time; time.sleep(3600)"],
                         "securityContext": safe,
+                        # without one they stand behind all other pods, and answer when nobody else works
+                        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
                     }
                 ],
             },

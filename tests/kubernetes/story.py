@@ -26,13 +26,13 @@ from tests.kubernetes import autoscaling, jobs, policies, routes
 from tests.kubernetes.autoscaling import STEADY_SECONDS
 from tests.kubernetes.experiments import ALL, OF_ALL
 from tests.kubernetes.kept import PodLogs, Steps
-from tests.kubernetes.lab import POD_LOGS, Lab
+from tests.kubernetes.lab import POD_LOGS, VALUES, Lab
 from tests.kubernetes.load import LIGHT_RATE, SETTLE_S, Load, Result, stored
 from tests.kubernetes.page import FAILED
 
 ALONE = ("--set", "replicas=1", "--set", "resources.limits.cpu=1")
 STARTS = 3
-ASIDE_ENDED = "those beside ended"
+ASIDE = "those on releases of their own, side by side"
 
 
 class Aside(NamedTuple):
@@ -83,7 +83,7 @@ def unclean(results: Mapping[str, Any]) -> list[str]:
 
 def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
     begun, steps = time.monotonic(), Steps()
-    with ThreadPoolExecutor(6) as beside:
+    with ThreadPoolExecutor(8) as beside:
         lab.node.start([IMAGES / f"{name}.tar" for name in ("pause", "servers")])
         agent = beside.submit(lab.node.bring, IMAGES / "agent.tar")
         node_s = steps.done("node ready")
@@ -111,7 +111,7 @@ def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
         "uninstall": gone,
         "all_s": round(time.monotonic() - begun, 1),
         "waiting_s": {
-            **{name: lab.values[name] for name in ("preStopSeconds", "minReadySeconds")},
+            **{name: VALUES[name] for name in ("preStopSeconds", "minReadySeconds")},
             "an agent less after": STEADY_SECONDS,
         },
         "settle_s": SETTLE_S,
@@ -123,14 +123,19 @@ def _told(lab: Lab, chosen: list[str]) -> dict[str, Any]:
 
 
 def _experiments(lab: Lab, chosen: list[str], beside: ThreadPoolExecutor, steps: Steps) -> Sequence[Result]:
-    """One after another, and beside the first ones those that have a release of their own: until something is
-    done to what all share."""
-    aside = [beside.submit(_aside, lab.node, name, steps) for name in chosen if name in BESIDE]
+    """One after another; between those on agents and those on what all releases share, side by side, those
+    that have a release of their own. The image that one of them needs comes meanwhile."""
+    image = beside.submit(lab.node.bring, IMAGES / "jobs.tar") if jobs.NAME in chosen else None
     before = _made_ready(lab, chosen, beside)
-    main = [name for name in chosen if name not in BESIDE]
     of_all = list(ALL)[list(ALL).index(OF_ALL) :]
-    alone = next((number for number, name in enumerate(main) if name in of_all), len(main))
-    results = _one_after_another(lab, main, alone, before, aside, beside, steps)
+    main = [name for name in chosen if name not in BESIDE]
+    results = _one_after_another(lab, [n for n in main if n not in of_all], before, beside, steps)
+    if image is not None:
+        image.result()
+    aside = [beside.submit(_aside, lab.node, name, steps) for name in chosen if name in BESIDE]
+    wait([*results, *aside])
+    steps.done(ASIDE)
+    results += _one_after_another(lab, [n for n in main if n in of_all], before, beside, steps)
     told = [each.result() for each in (*results, *aside)]
     steps.done("the last ones judged")
     return told
@@ -149,24 +154,18 @@ def _made_ready(lab: Lab, chosen: list[str], beside: ThreadPoolExecutor) -> dict
 def _one_after_another(
     lab: Lab,
     chosen: list[str],
-    alone: int,
     before: Mapping[str, Future[None]],
-    aside: Sequence[Future[Result]],
     beside: ThreadPoolExecutor,
     steps: Steps,
 ) -> list[Future[Result]]:
     """The load of the next begins when what is done to the cluster is done, while clients of the last settle;
-    these are judged while the next experiment runs, and their topic is read for that. Before the one with
-    the number `alone` those aside have ended."""
+    these are judged while the next experiment runs, and their topic is read for that."""
     results = list[Future[Result]]()
     coming = beside.submit(_load, lab, chosen[0], before) if chosen else None
     for number, name in enumerate(chosen):
         assert coming is not None
         load, amiss = coming.result()
         steps.done(f"{name}: clients begin")
-        if number == alone:
-            wait(aside)
-            steps.done(ASIDE_ENDED)
         begun, note = time.monotonic(), _done(lab, name, amiss)
         if number + 1 < len(chosen):
             coming = beside.submit(_load, lab, chosen[number + 1], before)
@@ -183,8 +182,6 @@ def _aside(node: Node, name: str, steps: Steps) -> Result:
     lab = Lab(node, release, replicas=1)
     lab.values |= values
     lab.values["objectStore"]["prepare"] = False  # the bucket is there
-    if name == jobs.NAME:
-        node.bring(IMAGES / "jobs.tar")
     lab.install()
     load = Load(lab.bootstrap, _plain(name), RUN / "logs", LIGHT_RATE, config=config)
     load.begin()
