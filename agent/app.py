@@ -235,7 +235,7 @@ class App:
         await self.replica.enter()
         services.groups.start()
         services.consumer_groups.start()
-        self.health.joining = False
+        self.health.entered()
         self.health.start()
         await self.background.start(fingerprint.cluster_id)
         _log.info(

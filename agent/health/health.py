@@ -69,8 +69,6 @@ class Health:
     ) -> None:
         given = config.health
         self.troubles = troubles
-        self.joining = True
-        """Until clients are sent to this agent."""
         self.stopping = False
         """Once it leaves."""
         self.why_aside: Callable[[], str] = str
@@ -104,6 +102,7 @@ class Health:
         self._probed: dict[Tried, float] = {}  # when each was asked last
         self._probes: dict[Tried, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._entered = asyncio.Event()
         self._bad = Episodes(_log, now, begins="a check is bad", ends="a check is fine again")
 
     def _add_those_of(self, replica: Replica) -> None:
@@ -112,6 +111,15 @@ class Health:
         self.add("state", lambda: replica.doubt.reason)
 
     # What it says.
+
+    @property
+    def joining(self) -> bool:
+        """Until clients are sent to this agent."""
+        return not self._entered.is_set()
+
+    def entered(self) -> None:
+        """Clients are sent to this agent from now on."""
+        self._entered.set()
 
     def add(self, name: str, ask: Callable[[], str], *, leaves: bool = True) -> None:
         """A further check: `ask` says what is wrong, empty when nothing is. It is called often: be quick."""
@@ -161,7 +169,9 @@ class Health:
     async def refresh(self) -> None:
         """Ask what was not asked within AGE_S_MAX, side by side; at most for `health.answer_ms_max`.
 
-        What has not answered by then goes on, within `http.barrier_timeout_ms`; the next look knows of it.
+        What has not answered by then goes on, within `http.barrier_timeout_ms`; the next look knows of it. Where
+        nothing keeps the start waiting, its end is waited for as long: who probes once a second would learn of
+        it a second late.
         """
         now = self._loop.time()
         for check, (_, cheap) in self._asked.items():
@@ -170,6 +180,10 @@ class Health:
                 self._probe(check, self._timeout_s)
         if self._probes:
             await asyncio.wait(list(self._probes.values()), timeout=self._answer_s)
+        if self.joining and not self.waits_for:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(now + self._answer_s):
+                    await self._entered.wait()
         if self.joining:  # not ready anyhow: what it waits for is told at once
             for check in list(self._probes):
                 check.evidence.unanswered(self._probed[check])

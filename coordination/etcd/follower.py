@@ -29,6 +29,8 @@ from objectstore.episodes import Episodes, loop_time, through
 
 _logger = logging.getLogger("floe.coordination.etcd")
 PROGRESS_S = 0.8
+PROGRESS_AT_FIRST_S = 0.05
+"""Between two questions until a watch has first reached what was known: etcd answers none while it catches up."""
 ASKED_AFTER = 0.4  # of the time that a watch may say nothing
 PAGE_ENTRIES_FIRST = 64
 PAGE_ENTRIES_MAX = 4096
@@ -98,6 +100,8 @@ class Follower:
         self._last: EntryName | None = None
         self._base = 0
         """Where following began."""
+        self._reached = False
+        """Whether the watch has been where the log was known to be."""
         self._heard = 0.0
         """When the watch said something last, by the event loop's clock."""
         self._gone = 0
@@ -177,12 +181,14 @@ class Follower:
                 fragment=True,
             )
         )
+        self._reached = False
         asking = tasks.start(self._ask_for_progress(stream), "progress of the watch")
         try:
             while True:
                 batch = await self._next(stream)
                 entries = [self._keys.to_entry(event.kv) for event in batch.events]
                 advanced = self._advance(entries, batch.through)
+                self._reached = self._reached or self._position >= self._head.revision
                 if advanced is not None:
                     yield advanced
         finally:
@@ -205,6 +211,8 @@ class Follower:
     async def _ask_for_progress(self, stream: WatchStream) -> None:
         """In silence, and at once when somebody learnt of a revision that the watch has not reached.
 
+        Until it has first been there, again and again: who starts waits for just this answer, and for entries
+        that are its log's last no event tells that no more come.
         Entries are a sign of life, too: a watch that brings them is not asked. In silence it is asked however
         often somebody asks meanwhile: reads of what does not change would keep the watch silent, and it would
         be taken for dead.
@@ -213,10 +221,11 @@ class Follower:
         last, asked = loop.time(), self._head.asked
         while True:
             changed = self._head.changed
-            due = max(last, self._heard) + self._options.progress_s
+            pause_s = self._options.progress_s if self._reached else PROGRESS_AT_FIRST_S
+            due = max(last, self._heard) + pause_s
             if self._head.revision > self._position or self._head.asked != asked or loop.time() >= due:
                 last, asked = loop.time(), self._head.asked
-                due = last + self._options.progress_s
+                due = last + pause_s
                 await stream.request_progress()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due):

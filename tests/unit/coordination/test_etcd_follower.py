@@ -209,6 +209,21 @@ def test_a_revision_that_somebody_heard_of_is_asked_for_without_a_wait() -> None
     virtually(read())
 
 
+def test_who_starts_hears_that_it_is_there_as_soon_as_etcd_says_so() -> None:
+    """While a watch catches up etcd answers no question; behind the log's last entry no event comes either."""
+    server = Server()
+    server.alive = False
+
+    async def read() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.2, setattr, server, "alive", True)
+        assert (await first(reader(server, Head()), 3)).through == 7
+        assert loop.time() < 0.2 + OPTIONS.progress_s / 2
+        assert server.watches == 1
+
+    virtually(read())
+
+
 def test_an_answer_from_before_what_was_known_is_a_log_that_went_back() -> None:
     server, head = Server(), Head()
     head.seen(9)

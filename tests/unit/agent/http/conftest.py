@@ -98,7 +98,7 @@ async def agent_on(
     }
     config = Config.model_validate({**settings, **sections})
     health = Health(config, replica, watched, signals, troubles)
-    health.joining = False
+    health.entered()
     rules = RulesPool(config.rules)
     parts = Parts(config, Metrics(), replica, watched, clock, health, rules=rules, queues=_queues)
     async with asyncio.timeout(10):

@@ -9,13 +9,14 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.health.health import AGE_S_MAX
+from agent.health.health import AGE_S_MAX, Health, Signals
 from agent.http import gauges
 from agent.telemetry.damages import Damages
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state.errors import InvariantBroken
+from coordination.trouble import Troubles
 from objectstore.faulty import Fault
 from objectstore.tasks import Defects
 from tests.unit.agent.http.conftest import Edge, connect
@@ -63,6 +64,19 @@ async def test_probes_ask_the_store_once_however_often_they_come(
     assert (await client.get("/readyz")).status_code == 200
     edge.store.order("head", Fault.REFUSED)  # would fail a second question
     assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_who_probes_an_agent_that_starts_learns_of_it_when_it_has(edge: Edge) -> None:
+    """Else the next probe would, a second or two later. What keeps a start waiting is told at once."""
+    parts, loop = edge.parts, asyncio.get_running_loop()
+    began = Health(parts.config, edge.replica, parts.store, Signals(), Troubles(parts.clock.now_ms))
+    edge.have(health=began)
+    async with connect(edge.app) as client:
+        loop.call_later(0.2, began.entered)
+        began.waits_for = "this agent waits for the store"
+        assert (await client.get("/readyz")).status_code == 503
+        began.waits_for = ""
+        assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_an_agent_that_leaves_is_not_ready(edge: Edge) -> None:
