@@ -169,9 +169,9 @@ class Health:
     async def refresh(self) -> None:
         """Ask what was not asked within AGE_S_MAX, side by side; at most for `health.answer_ms_max`.
 
-        What has not answered by then goes on, within `http.barrier_timeout_ms`; the next look knows of it. Where
-        nothing keeps the start waiting, its end is waited for as long: who probes once a second would learn of
-        it a second late.
+        What has not answered by then goes on, within `http.barrier_timeout_ms`; the next look knows of it.
+        Where nothing keeps the start waiting, its end is waited for as long: who probes once a second would
+        learn of it a second late.
         """
         now = self._loop.time()
         for check, (_, cheap) in self._asked.items():

@@ -30,7 +30,7 @@ from objectstore.episodes import Episodes, loop_time, through
 _logger = logging.getLogger("floe.coordination.etcd")
 PROGRESS_S = 0.8
 PROGRESS_AT_FIRST_S = 0.05
-"""Between two questions until a watch has first reached what was known: etcd answers none while it catches up."""
+"""Between two, until a watch has first reached what was known: while it catches up etcd answers none."""
 ASKED_AFTER = 0.4  # of the time that a watch may say nothing
 PAGE_ENTRIES_FIRST = 64
 PAGE_ENTRIES_MAX = 4096

@@ -210,7 +210,7 @@ def test_a_revision_that_somebody_heard_of_is_asked_for_without_a_wait() -> None
 
 
 def test_who_starts_hears_that_it_is_there_as_soon_as_etcd_says_so() -> None:
-    """While a watch catches up etcd answers no question; behind the log's last entry no event comes either."""
+    """While a watch catches up etcd answers no question; behind the last entry comes no event either."""
     server = Server()
     server.alive = False
 
