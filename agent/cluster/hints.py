@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 
+from agent.cluster.places import Places
 from coordination.state.types import FETCH, PRODUCE, Broker, serving_of
 
 NO_BROKER = -1
@@ -105,10 +106,14 @@ class ZoneView:
 class LeaderHints:
     """Leaders, readers and coordinators for the brokers of now; `brokers` gives them by node id."""
 
-    def __init__(self, brokers: Callable[[], Mapping[int, Broker]]) -> None:
+    def __init__(
+        self, brokers: Callable[[], Mapping[int, Broker]], now: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`now`: the monotonic clock, seconds, for who asks `places`."""
+        self.places = Places(now)
         self.changes = 0
         """How often the agents that serve, or their roles or zones, became others: leaders moved."""
-        self._places: list[tuple[int, str, tuple[str, ...]]] = []
+        self._placed: list[tuple[int, str, tuple[str, ...]]] = []
         self._brokers = brokers
         self._seen: list[Broker] = []
         self._views: dict[str, ZoneView] = {ANYWHERE: ZoneView(ANYWHERE, ())}
@@ -122,12 +127,13 @@ class LeaderHints:
         brokers = list(self._brokers().values())
         if brokers != self._seen:  # compares identities first: next to nothing while nobody came or went
             self._seen = brokers
+            self.places.see(brokers)
             serving = serving_of(brokers)
             zones = sorted({broker.zone for broker in serving} | {ANYWHERE})
             self._views = {zone: ZoneView(zone, brokers, self._views.get(zone)) for zone in zones}
             places = [(broker.node_id, broker.zone, broker.roles) for broker in serving]
-            self.changes += bool(self._places) and places != self._places  # the first are no change
-            self._places = places
+            self.changes += bool(self._placed) and places != self._placed  # the first are no change
+            self._placed = places
             self._serving = seeds(broker.node_id for broker in serving)
             self._replicas = {zone: {} for zone in zones}
             self._coordinators = {}

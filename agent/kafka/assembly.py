@@ -138,7 +138,7 @@ def assemble(
     damages = damages or Damages(clock, metrics)
     trail = trail or Trail(config.audit_log, clock, config.agent_name, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
-    hints = LeaderHints(standing.brokers)
+    hints = LeaderHints(standing.brokers, clock.monotonic)
     authority = authority or authority_of(config, clock, replica, metrics, shadow, trail)
     groups, consumer_groups = _groups(replica, clock, hints, authority)
     _connect(replica, standing, produce, fetch, groups)

@@ -145,6 +145,8 @@ class Client:
     """Its newest Fetch, if that found nothing (agent/kafka/repeats.py)."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
+    told: float = float("-inf")
+    """When it got an answer of Metadata last, by the monotonic clock, seconds."""
 
 
 @dataclass(slots=True)

@@ -62,17 +62,19 @@ def elsewhere(
     handles: Iterable[int],
     sent: dict[int, Sent],
     now: float,
+    told: float,
 ) -> Mapping[int, int]:
     """Partition handle → the node that a client should read it from instead of `own`, which does not suit it.
 
-    `sent` is the connection's own memory: for a partition where it was sent last, and when, seconds.
+    `sent` is the connection's own memory: for a partition where it was sent last, and when, seconds. `told`
+    is when it heard last from this agent where all are: it is sent to no agent that it may not find there.
     """
     here = own.node_id if own is not None else NO_BROKER
     found: dict[int, int] = {}
     view = hints.view(zone)  # once: it looks whether the brokers have changed, of which there may be many
     for handle in handles:
         node = view.reader(handle)
-        if node in (NO_BROKER, here):
+        if node in (NO_BROKER, here) or not hints.places.found(node, told):
             continue
         last = sent.get(handle)
         again = last is not None and node == last.node and now - last.when < REPEAT_S

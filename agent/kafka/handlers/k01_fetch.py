@@ -247,7 +247,8 @@ def _elsewhere(ctx: Context, request: Request, wanted: Sequence[Wanted]) -> Mapp
     zone = services.hints.known(request.rack_id or ctx.zone)
     own = ctx.state.brokers.get(services.replica.node_id)
     handles = [want.partition.handle for want in wanted if want.partition is not None]
-    return elsewhere(services.hints, own, zone, handles, ctx.client.sent_away, services.clock.monotonic())
+    client, now = ctx.client, services.clock.monotonic()
+    return elsewhere(services.hints, own, zone, handles, client.sent_away, now, client.told)
 
 
 def _answers(

@@ -77,6 +77,7 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
     response = MetadataResponse(cluster_id=ctx.services.config.cluster.name, controller_id=ctx.controller())
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    ctx.client.told = ctx.services.clock.monotonic()
     for broker in ctx.listed():
         endpoint = ctx.endpoint(broker)
         response.brokers.append(

@@ -6,12 +6,16 @@ import gc
 import random
 import weakref
 from collections import Counter
+from dataclasses import replace
 
 from agent.cluster.hints import NO_BROKER, LeaderHints
+from agent.cluster.places import KNOWN_AFTER_S, PLACES_MAX, Places
 from agent.cluster.zones import zone_of
 from agent.kafka.fetch.redirect import AGAIN_S, REPEAT_S, Sent, elsewhere, suits
-from coordination.state.types import BACKGROUND, FETCH, PRODUCE, ROLES, Broker
+from coordination.clock import ManualClock
+from coordination.state.types import BACKGROUND, FETCH, PRODUCE, ROLES, Broker, Endpoint
 
+NEVER = float("-inf")
 HANDLES = range(3000)
 
 
@@ -173,12 +177,12 @@ def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
     hints = LeaderHints(lambda: brokers)
     assert not suits(brokers[1], "b")
     sent: dict[int, Sent] = {}
-    away = elsewhere(hints, brokers[1], "b", range(20), sent, 100.0)
+    away = elsewhere(hints, brokers[1], "b", range(20), sent, 100.0, 0.0)
     assert away == {handle: hints.leader(handle, "b") for handle in range(20)}
     assert suits(brokers[2], "b")
     assert suits(brokers[3], "b"), "also when its own view of the zone names another agent"
-    assert elsewhere(hints, brokers[1], "b", range(20), sent, 100.0 + REPEAT_S / 2) == {}
-    assert len(elsewhere(hints, brokers[1], "b", range(20), sent, 101.0 + REPEAT_S)) == 20
+    assert elsewhere(hints, brokers[1], "b", range(20), sent, 100.0 + REPEAT_S / 2, 0.0) == {}
+    assert len(elsewhere(hints, brokers[1], "b", range(20), sent, 101.0 + REPEAT_S, 0.0)) == 20
     assert suits(brokers[1], ""), "a client without a zone stays where it is"
 
 
@@ -191,7 +195,7 @@ def test_a_fetch_of_many_partitions_looks_once_whether_brokers_have_changed() ->
         return brokers
 
     hints = LeaderHints(now)
-    assert len(elsewhere(hints, brokers[1], "b", range(1_000), {}, 100.0)) == 1_000
+    assert len(elsewhere(hints, brokers[1], "b", range(1_000), {}, 100.0, 0.0)) == 1_000
     assert len(looked) == 1
 
 
@@ -199,10 +203,38 @@ def test_a_consumer_whose_reader_left_is_sent_to_the_next_at_once() -> None:
     brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
     hints = LeaderHints(lambda: brokers)
     sent: dict[int, Sent] = {}
-    first = elsewhere(hints, brokers[1], "b", [5], sent, 100.0)[5]
+    first = elsewhere(hints, brokers[1], "b", [5], sent, 100.0, 0.0)[5]
     del brokers[first]
-    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0) == {5: 5 - first}
-    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0 + AGAIN_S) == {}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0, 0.0) == {5: 5 - first}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0 + AGAIN_S, 0.0) == {}
+
+
+def test_nobody_is_sent_to_an_agent_that_moved_and_that_he_may_look_for_where_it_was() -> None:
+    """A pod comes back under another address: librdkafka, sent to the one before, was lost for 20 s."""
+    clock = ManualClock()
+    began = clock.monotonic()
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"))}
+    hints = LeaderHints(lambda: brokers, clock.monotonic)
+    assert elsewhere(hints, brokers[1], "b", [5], {}, 0.0, NEVER) == {5: 2}, "where it was from the beginning"
+    del brokers[2]
+    assert elsewhere(hints, brokers[1], "b", [5], {}, 0.0, NEVER) == {}
+    brokers[2] = broker(2, "b")
+    assert elsewhere(hints, brokers[1], "b", [5], {}, 0.0, NEVER) == {5: 2}, "it came back where it was"
+    brokers[2] = replace(brokers[2], listeners=(Endpoint("PLAINTEXT", "elsewhere", 9092),))
+    clock.advance(100)
+    assert elsewhere(hints, brokers[1], "b", [5], {}, 0.0, began) == {}, "he heard of all before it moved"
+    assert elsewhere(hints, brokers[1], "b", [5], {}, 0.0, clock.monotonic()) == {5: 2}, "and since"
+    clock.advance(KNOWN_AFTER_S)
+    assert elsewhere(hints, brokers[1], "b", [5], {}, 0.0, began) == {5: 2}, "of somebody else by now"
+
+
+def test_places_that_are_remembered_are_bounded() -> None:
+    places = Places(lambda: 7.0)
+    places.see([broker(1)])
+    places.see([broker(node) for node in range(2, PLACES_MAX + 10)])
+    assert not places.found(1, 7.0)
+    assert places.found(PLACES_MAX + 9, 7.0)
+    assert not places.found(PLACES_MAX + 9, 6.0)
 
 
 def test_a_fetch_that_crossed_the_answer_is_answered_alike_and_the_deaf_are_served() -> None:
@@ -210,20 +242,22 @@ def test_a_fetch_that_crossed_the_answer_is_answered_alike_and_the_deaf_are_serv
     brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"))}
     hints = LeaderHints(lambda: brokers)
     sent: dict[int, Sent] = {}
-    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.0) == {5: 2}
-    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.001) == {5: 2}
-    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.002) == {}, "twice is enough"
-    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0) == {6: 2}
-    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0 + AGAIN_S) == {}, "it did not cross that answer"
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.0, 0.0) == {5: 2}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.001, 0.0) == {5: 2}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.002, 0.0) == {}, "twice is enough"
+    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0, 0.0) == {6: 2}
+    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0 + AGAIN_S, 0.0) == {}, (
+        "it did not cross that answer"
+    )
 
 
 def test_a_consumer_at_an_agent_for_producing_is_sent_to_one_for_fetching() -> None:
     brokers = {1: broker(1, "a", (PRODUCE,)), 2: broker(2, "a", (FETCH,))}
     hints = LeaderHints(lambda: brokers)
     assert not suits(brokers[1], "")
-    assert elsewhere(hints, brokers[1], "", [7], {}, 0.0) == {7: 2}
+    assert elsewhere(hints, brokers[1], "", [7], {}, 0.0, 0.0) == {7: 2}
     del brokers[2]
-    assert elsewhere(hints, brokers[1], "", [7], {}, 0.0) == {}, "nobody better lives"
+    assert elsewhere(hints, brokers[1], "", [7], {}, 0.0, 0.0) == {}, "nobody better lives"
 
 
 def test_clients_say_their_zone_by_client_id_or_listener() -> None:

@@ -15,6 +15,7 @@ from agent.net.wire.frame import RequestHeader
 from agent.net.wire.generated import fetch as f
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import produce as p
+from agent.net.wire.generated.metadata import MetadataRequest
 from coordination.commands import BindSchema, CreateTopic, DeleteTopic
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
@@ -157,6 +158,7 @@ async def test_only_who_can_follow_is_sent_to_its_zone(
     await until(lambda: len(brokers) == 2)
     client = here.connect()
     client.software = software
+    await here.call("Metadata", MetadataRequest(topics=None), 12, client)
     request = fetch_request(0, rack_id=rack)
     answer = await here.call("Fetch", request, 12, client, client_id="app,floe_zone=y")
     part = answer.responses[0].partitions[0]
@@ -182,6 +184,7 @@ async def test_who_follows_is_told_where_to_read_when_an_agent_leaves(
     await until(lambda: len(brokers) == 2)
     client = here.connect()
     client.software = software
+    await here.call("Metadata", MetadataRequest(topics=None), 12, client)
     await here.services.replica.leave()
     here.services.standing.leaving = True
     refused = (Code.NOT_LEADER_OR_FOLLOWER, -1, -1)
@@ -191,6 +194,10 @@ async def test_who_follows_is_told_where_to_read_when_an_agent_leaves(
         part = answer.responses[0].partitions[0]
         assert (part.error_code, part.high_watermark, part.preferred_read_replica) == due
         assert bytes(part.records) == b""
+    lost = here.connect()  # who may not know where the other one is now
+    lost.software = software
+    answer = await here.call("Fetch", fetch_request(0, rack_id=rack), 12, lost)
+    assert answer.responses[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
     old = await here.call("Fetch", fetch_request(0), 10, here.connect())
     assert old.responses[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
 
