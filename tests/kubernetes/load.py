@@ -25,8 +25,9 @@ from tests.torture.rolling import GroupMember, IdempotentProducer, Observed, Rdk
 from tests.torture.workload import consumer, read_all
 
 PARTITIONS = 6
-RATE = 50
-"""Records a second of each producer: two cores have to have some room for an agent that starts."""
+RATE = 20
+"""Records a second of each producer: two cores have to have room for agents that start, and for what
+Kubernetes does for them; a wait is seen to a twentieth of a second."""
 LIGHT_RATE = 10
 """Where the cores are for something else: an autoscaler's burst, Spark."""
 IN_A_TRANSACTION = 10
