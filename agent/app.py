@@ -231,11 +231,11 @@ class App:
         self._serving.set()
         if self._trail_writer is not None:
             self._trail_writer.start()
-        await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
+        warming = self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
+        await asyncio.gather(warming, self.standing.give_way())
         await self.replica.enter()
         services.groups.start()
         services.consumer_groups.start()
-        self.health.entered()
         self.health.start()
         await self.background.start(fingerprint.cluster_id)
         _log.info(

@@ -156,7 +156,7 @@ class HealthConfig(Section):
 
     return_ms: Annotated[int, Field(ge=0, le=600_000)] = 2_000
     """How long it must have been well before it comes back, milliseconds; doubled for each return within ten
-    minutes before."""
+    minutes before. One that crashed lets the others lead for so long before it is named again."""
 
     return_ms_max: Annotated[int, Field(ge=0, le=3_600_000)] = 60_000
     """Longest such wait, milliseconds."""

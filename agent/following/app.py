@@ -91,7 +91,6 @@ class ReplicaApp(App):
         self.health.waits_for = ""
         services.lingering.listed(serving_of(self.standing.brokers().values()))
         self._serving.set()
-        self.health.entered()
         self.health.start()
         self._looks = tasks.start(self._look_again(found), "looks at cluster.json")
         _log.info(

@@ -118,7 +118,7 @@ class Health:
         return not self._entered.is_set()
 
     def entered(self) -> None:
-        """Clients are sent to this agent from now on."""
+        """Clients are sent to this agent from now on. Idempotent."""
         self._entered.set()
 
     def add(self, name: str, ask: Callable[[], str], *, leaves: bool = True) -> None:
@@ -189,7 +189,8 @@ class Health:
                 check.evidence.unanswered(self._probed[check])
 
     def start(self) -> None:
-        """Look by itself from here on."""
+        """Clients are sent to this agent; look by itself from here on."""
+        self.entered()
         self._task = tasks.kept(self._run, "health")
 
     async def stop(self) -> None:

@@ -12,6 +12,7 @@ comes back when it is told to, or with its next incarnation of a new process.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -141,6 +142,15 @@ class Standing:
 
     # What it does.
 
+    async def give_way(self) -> None:
+        """Before it is named again: let clients of its last run, which crashed, find those that serve.
+
+        One that is back before the others have missed it is led by again at once, and its clients would wait
+        for it: librdkafka, refused three times, tries again after up to 10 s, and asks each second who leads.
+        """
+        if self._took_over() and self.others_serve:
+            await asyncio.sleep(self._return_s)
+
     def look(self) -> None:
         """Step aside, come back, or accuse agents that are silent. Called after every look at the health."""
         if self._replica.state.feature_level >= JUDGED_AGENTS and not self.leaving:
@@ -237,6 +247,15 @@ class Standing:
         """Whether it, or the log, still has it aside: after a drain, or because the others said so."""
         own = self._own()
         return bool(self.aside) or (own is not None and bool(own.unwell))
+
+    def _took_over(self) -> bool:
+        """Whether its registration ended another run of its name, which had not left."""
+        known = self._replica.state.incarnations
+        own = known.get(self._replica.incarnation)
+        return own is not None and any(
+            each.name == own.name and each.fenced_revision == own.registered_revision
+            for each in known.values()
+        )
 
     def _own(self) -> Broker | None:
         found = self._replica.state.brokers.get(self._replica.node_id)
