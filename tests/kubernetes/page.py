@@ -35,22 +35,24 @@ LIMITS = """\
 SOURCES = """\
 ## Where waits come from
 
-* An agent that stops says so first, and answers NOT_LEADER_OR_FOLLOWER from then on. The next answer of
-  Metadata names others: 3 ms later in librdkafka's own log. Then librdkafka lets the partition rest, a
-  consumer for `fetch.error.backoff.ms` (500 ms), a producer for `retry.backoff.ms` (100 ms): settings of
-  the client.
-* An agent that is killed says nothing. The others name who leads instead of it when it has been silent for
+* An agent that stops says so first, and answers NOT_LEADER_OR_FOLLOWER from then on; consumers it sends on to
+  others at once where they surely know the address, which of a pod that was just replaced they do not. The
+  next answer of Metadata names others: 3 ms later in librdkafka's own log. Then librdkafka lets the partition
+  rest, a consumer for `fetch.error.backoff.ms` (500 ms), a producer for `retry.backoff.ms` (100 ms): settings
+  of the client.
+* An agent that is killed says nothing. The others lead instead of it when it has been silent for
   `health.silence_ms_max` (3.5 s; 0.3 s more for each agent that would say it first), or sooner, when the
-  kubelet has started it again. That is what its producers, transactions and groups wait.
+  kubelet has started it again: then for `health.return_ms` (2 s), for librdkafka, refused three times, tries
+  the same address again after up to 10 s, but asks each second who leads. That is what its producers,
+  transactions and groups wait.
 * Kubernetes sends SIGTERM to a pod that is deleted by force, too: the log of its agent, kept beyond the pod,
   goes on with its stop, and to its end (seen while the machine had a third of the processor it wanted).
 * A transaction that waits holds up who reads committed records of its partitions, records of others too: of
   two groups the slower wait is often that of the transaction before.
 * etcd's and MinIO's pods: until they are there again.
-* The rest is the machine's two cores: agents take 0.6 of them under this load, etcd, MinIO and Kubernetes
-  about as much, and an agent that starts wants one for some two seconds (1.3 s of them imports). With twice
-  the records a second, which left next to nothing of the two, all clients of all partitions waited a second
-  or two while a container started: p99 was 0.8 to 1.7 s in a rollout, a drain and a scale-up then.
+* The rest is the machine's two cores. An agent that starts wants one for some 1.3 s, nearly all for imports.
+  With 50 records a second and producer, which agents, etcd and MinIO took 1.4 to 1.6 of the two for, p99 was
+  0.6 to 1.3 s in rollouts, drains and scale-ups; with 100, which left next to nothing, 0.8 to 1.7 s.
 """
 GOALS_S = {"rollout restart": 1.0, "drain": 1.0, "delete --force": 5.0, "scale": 1.0}
 """At p99, of every kind of client."""
