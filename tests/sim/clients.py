@@ -254,15 +254,7 @@ class Reader:
     async def live(self) -> None:
         """Until told to stop: one process after the other."""
         while not self._around.stopping.is_set():
-            consumer = AIOKafkaConsumer(
-                bootstrap_servers=self._around.bootstrap,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                client_id=NODE.get(),
-                isolation_level="read_committed",
-                max_partition_fetch_bytes=self._around.fetch_bytes,
-                **SHORT,
-            )
+            consumer = committed(self._around)
             process = self._around.recorder.process()
             try:
                 await consumer.start()
@@ -315,6 +307,19 @@ async def partition_known(producer: Any, key: TopicPartition) -> None:
         await producer.client.force_metadata_update()
         if key.partition not in await producer.partitions_for(key.topic):
             raise UnknownTopicOrPartitionError(str(key))
+
+
+def committed(around: Surroundings) -> Any:
+    """A consumer of this process that reads committed records; it is assigned nothing yet, and commits nothing."""
+    return AIOKafkaConsumer(
+        bootstrap_servers=around.bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        client_id=NODE.get(),
+        isolation_level="read_committed",
+        max_partition_fetch_bytes=around.fetch_bytes,
+        **SHORT,
+    )
 
 
 async def stopped(client: Any) -> None:

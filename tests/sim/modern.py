@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from agent.net.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -21,8 +21,7 @@ from tests.checker.findings import Finding
 from tests.checker.operations import Poll
 from tests.equipment.consumer_members import FENCED, ConsumerMember
 from tests.equipment.transactional_client import Connection
-from tests.sim.clients import POLL_MS, RETRY_S, SHORT, Surroundings, name, seen, stopped
-from tests.sim.loop import NODE
+from tests.sim.clients import POLL_MS, RETRY_S, Surroundings, committed, name, seen, stopped
 
 GROUP = "modern"
 PAUSE_S = 0.2
@@ -85,7 +84,7 @@ class Modern:
                 around=self._around,
             )  # fmt: skip
             beating = asyncio.create_task(member.run())
-            consumer = self._consumer()
+            consumer = committed(self._around)
             try:
                 await consumer.start()
                 await self._work(member, consumer, beating)
@@ -94,17 +93,6 @@ class Modern:
             finally:
                 beating.cancel()
                 await stopped(consumer)
-
-    def _consumer(self) -> Any:
-        return AIOKafkaConsumer(
-            bootstrap_servers=self._around.bootstrap,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            client_id=NODE.get(),
-            max_partition_fetch_bytes=self._around.fetch_bytes,
-            **SHORT,
-        )
 
     async def _work(self, member: ConsumerMember, consumer: Any, beating: asyncio.Task[None]) -> None:
         random, recorder = self._around.loop.random, self._around.recorder

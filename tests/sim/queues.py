@@ -18,11 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.checker.findings import Finding
-from tests.sim.clients import POLL_MS, RETRY_S, SHORT, Surroundings, name, stopped
+from tests.sim.clients import POLL_MS, RETRY_S, Surroundings, committed, name, stopped
 from tests.sim.loop import NODE
 from tests.sim.producers import ERRORS, VERSIONS, Producing
 from tests.sim.second import TROUBLES, Second
@@ -127,10 +127,8 @@ def judged(due: Mapping[str, Mapping[int, str]], found: Sequence[Copy]) -> list[
             findings.append(Finding("queue-foreign", key, told, ()))
     for key in sorted(due.keys() | copies.keys()):
         there = copies[key]
-        lost, doubled = (
-            sorted(due.get(key, {}).keys() - set(there)),
-            [each for each, times in sorted(Counter(there).items()) if times > 1],
-        )
+        lost = sorted(due.get(key, {}).keys() - set(there))
+        doubled = [each for each, times in sorted(Counter(there).items()) if times > 1]
         if lost:
             findings.append(Finding("queue-lost", key, f"not copied: {lost}", ()))
         if doubled:
@@ -159,14 +157,7 @@ def _copy_of(record: Any) -> Copy:
 
 async def _everything(around: Surroundings, key: TopicPartition) -> list[Any]:
     """All committed records of a partition. Raises one of ERRORS."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=around.bootstrap,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        client_id=NODE.get(),
-        **SHORT,
-    )
+    consumer = committed(around)
     found: list[Any] = []
     try:
         await consumer.start()
@@ -218,20 +209,11 @@ class QueueCopier:
         named = ID if self.fences else f"{ID}-{NODE.get()}-{loop.random.getrandbits(32)}"
         version = "v1" if self._world.plan.seed % 2 else "v2"
         producer = VERSIONS[version](self._there, named, TIMEOUT_MS)
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._around.bootstrap,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            client_id=NODE.get(),
-            max_partition_fetch_bytes=self._around.fetch_bytes,
-            **SHORT,
-        )
+        consumer = committed(self._around)
         try:
             async with asyncio.timeout(OPERATION_S_MAX):
-                await (
-                    producer.start()
-                )  # whoever was before can write no more: only now its positions are known
+                await producer.start()
+                # Whoever was before can write no more: only now its positions are known.
                 self._positions = _newest(await _everything(self._there, TopicPartition(POSITIONS, 0)))
                 await consumer.start()
             self._world.seen.counts["queue taken over"] += 1
