@@ -310,7 +310,7 @@ async def partition_known(producer: Any, key: TopicPartition) -> None:
 
 
 def committed(around: Surroundings) -> Any:
-    """A consumer of this process that reads committed records; it is assigned nothing yet, and commits nothing."""
+    """A consumer of this process, of committed records; assigned nothing yet, and commits nothing itself."""
     return AIOKafkaConsumer(
         bootstrap_servers=around.bootstrap,
         enable_auto_commit=False,
