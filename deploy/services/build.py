@@ -49,7 +49,9 @@ def tool_path(name: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _built(binary, stamp, wanted):
             _build(name, folder, binary)
-            stamp.write_text(wanted)
+            fresh = stamp.with_name(f".{stamp.name}.{os.getpid()}")
+            fresh.write_text(wanted)
+            fresh.replace(stamp)  # as the binary: what has the old one by a link keeps it
     return binary
 
 
