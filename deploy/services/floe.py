@@ -66,9 +66,16 @@ class FloeAgent(Service):
             base = tree.get(section)
             merged = {**base, **values} if isinstance(base, dict) and isinstance(values, dict) else values
             tree[section] = merged
+        self._tree = tree
         self.config_file = self.directory / f"{name}.yaml"
         self.config_file.touch(mode=0o600)  # it may hold passwords
         self.config_file.write_text(yaml.safe_dump(tree))
+
+    def move(self) -> None:
+        """Have the next start be under another address, as that of a pod that was replaced."""
+        self.kafka_port = self._tree["listeners"][0]["port"] = free_port()
+        self.bootstrap = f"127.0.0.1:{self.kafka_port}"
+        self.config_file.write_text(yaml.safe_dump(self._tree))
 
     def command(self) -> list[str]:
         """`floe serve` with this agent's file."""

@@ -255,22 +255,25 @@ def _unread(stored: Counter[bytes], mates: Sequence[GroupMember | Java]) -> set[
     return set(stored).difference(*(mate.seen.values for mate in mates))
 
 
-def roll(cluster: Zoned, rounds: int) -> Iterator[tuple[float, float]]:
-    """Restart one agent after another; the time of each, from SIGTERM until it has settled."""
+def roll(cluster: Zoned, rounds: int, *, moving: bool) -> Iterator[tuple[float, float]]:
+    """Restart one agent after another; the time of each, from SIGTERM until it has settled. `moving`: every
+    other one comes back under another address, as pods do."""
     for _ in range(rounds):
-        for agent in cluster.agents:
+        for number, agent in enumerate(cluster.agents):
             begun = time.monotonic()
             agent.terminate()
+            if moving and number % 2 == 0:
+                agent.move()
             agent.start()
             time.sleep(SETTLE_S)
             yield begun, time.monotonic()
 
 
 def rolling_restart(
-    cluster: Zoned, topic: str, directory: Path, *, rounds: int = 1, partitions: int = 6
+    cluster: Zoned, topic: str, directory: Path, *, rounds: int = 1, partitions: int = 6, moving: bool = False
 ) -> Outcome:
     """Run all clients through restarts of every agent, and judge."""
-    return disturbed(cluster, topic, directory, roll(cluster, rounds), partitions)
+    return disturbed(cluster, topic, directory, roll(cluster, rounds, moving=moving), partitions)
 
 
 def disturbed(
