@@ -12,6 +12,7 @@ from deploy.services import build
 from deploy.services.build import BuildError, module_files
 from tests.deploy.test_chart import given, render, resources
 from tests.kubernetes import gateway, page, routes
+from tests.kubernetes.load import RATE
 
 pytestmark = pytest.mark.services
 
@@ -73,7 +74,7 @@ def test_the_page_tells_where_the_load_was_lighter() -> None:
         {"name": "a"},
         {"name": "b", "rate": 10},
         {"name": "c", "rate": 10},
-        {"name": "d", "rate": 50},
+        {"name": "d", "rate": RATE},
     ]
     assert page.lighter(rows) == " In b and c it was 10 a second."
     assert page.lighter(rows[:1]) == ""
