@@ -14,6 +14,7 @@ from coordination.state.types import Broker, Endpoint
 
 KNOWN_AFTER_S = 330.0
 """By then every client has asked for Metadata again, seconds: of itself each does every five minutes."""
+ALWAYS = float("-inf")
 PLACES_MAX = 1_024  # agents, those that have gone too; of more the ones seen first are forgotten
 
 
@@ -23,17 +24,15 @@ class Places:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._since: dict[int, tuple[tuple[Endpoint, ...], float]] = {}
-        self._first = True
 
     def see(self, brokers: Iterable[Broker]) -> None:
-        """Take note of who is where. Those of the first time have always been there: who came to this agent
-        found it by an answer of Metadata that named them as well."""
-        since = float("-inf") if self._first else self._now()
+        """Take note of who is where. Who is seen for the first time has always been there: a client that does
+        not know him asks for Metadata, and one that came to this agent found it by an answer that had him."""
         for broker in brokers:
-            self._first = False
             known = self._since.get(broker.node_id)
             if known is None or known[0] != broker.listeners:
                 self._since.pop(broker.node_id, None)
+                since = ALWAYS if known is None else self._now()
                 self._since[broker.node_id] = (broker.listeners, since)
         while len(self._since) > PLACES_MAX:
             del self._since[next(iter(self._since))]

@@ -24,6 +24,8 @@ AGAIN_S = 1.0
 """Within this it is told once more, seconds. librdkafka moves a partition in a step of its own and may send
 one more Fetch for it before: served, its records would cross zones to be thrown away.
 """
+WHEREVER = float("inf")
+"""Who does not find a node comes back: to an agent that stays."""
 REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
 
 
@@ -67,7 +69,8 @@ def elsewhere(
     """Partition handle → the node that a client should read it from instead of `own`, which does not suit it.
 
     `sent` is the connection's own memory: for a partition where it was sent last, and when, seconds. `told`
-    is when it heard last from this agent where all are: it is sent to no agent that it may not find there.
+    is when it heard last from this agent where all are: it is sent to no node that has moved since; WHEREVER:
+    to any.
     """
     here = own.node_id if own is not None else NO_BROKER
     found: dict[int, int] = {}

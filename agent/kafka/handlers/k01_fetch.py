@@ -25,7 +25,7 @@ from agent.kafka.context import Context
 from agent.kafka.fetch.driver import Fetched, FetchRequest
 from agent.kafka.fetch.exchange import Exchange, opened
 from agent.kafka.fetch.planner import PartitionView, Wanted, aborted_in
-from agent.kafka.fetch.redirect import elsewhere, follows, stays, suits
+from agent.kafka.fetch.redirect import WHEREVER, elsewhere, follows, stays, suits
 from agent.kafka.fetch.rewriting import Reader
 from agent.kafka.fetch.sessions import NOWHERE, READ_COMMITTED, Row
 from agent.kafka.handlers.fetch_rights import Place, asked_again, empty, refusals
@@ -99,7 +99,7 @@ def _dismissed(
     wanted = asked.resolve()
     node_of: Mapping[int, int] = {}
     if version >= PREFERRED_REPLICA_SINCE and follows(request.rack_id, ctx.client.software):
-        node_of = _elsewhere(ctx, request, wanted)
+        node_of = _elsewhere(ctx, request, wanted, ctx.client.told)
     told: Answers = []
     for row, want in zip(asked.rows, wanted, strict=True):
         data = empty(row.index, Code.NOT_LEADER_OR_FOLLOWER)
@@ -238,17 +238,18 @@ def _sent_away(ctx: Context, request: Request, exchange: Exchange, version: int)
     if suits(own, zone) or stays(own, request.rack_id, ctx.client.software):
         return {}
     exchange.rouse()
-    return _elsewhere(ctx, request, _Asked(ctx, exchange, {}, {}, version >= TOPIC_IDS_SINCE).resolve())
+    wanted = _Asked(ctx, exchange, {}, {}, version >= TOPIC_IDS_SINCE).resolve()
+    return _elsewhere(ctx, request, wanted, WHEREVER)
 
 
-def _elsewhere(ctx: Context, request: Request, wanted: Sequence[Wanted]) -> Mapping[int, int]:
-    """Partition handle → the node that this connection is sent to for it now."""
+def _elsewhere(ctx: Context, request: Request, wanted: Sequence[Wanted], told: float) -> Mapping[int, int]:
+    """Partition handle → the node that this connection is sent to for it now; `told` as in `elsewhere`."""
     services = ctx.services
     zone = services.hints.known(request.rack_id or ctx.zone)
     own = ctx.state.brokers.get(services.replica.node_id)
     handles = [want.partition.handle for want in wanted if want.partition is not None]
     client, now = ctx.client, services.clock.monotonic()
-    return elsewhere(services.hints, own, zone, handles, client.sent_away, now, client.told)
+    return elsewhere(services.hints, own, zone, handles, client.sent_away, now, told)
 
 
 def _answers(

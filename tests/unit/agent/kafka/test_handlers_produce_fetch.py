@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,7 +159,6 @@ async def test_only_who_can_follow_is_sent_to_its_zone(
     await until(lambda: len(brokers) == 2)
     client = here.connect()
     client.software = software
-    await here.call("Metadata", MetadataRequest(topics=None), 12, client)
     request = fetch_request(0, rack_id=rack)
     answer = await here.call("Fetch", request, 12, client, client_id="app,floe_zone=y")
     part = answer.responses[0].partitions[0]
@@ -183,7 +183,12 @@ async def test_who_follows_is_told_where_to_read_when_an_agent_leaves(
     brokers = here.services.replica.state.brokers
     await until(lambda: len(brokers) == 2)
     client = here.connect()
-    client.software = software
+    lost = here.connect()
+    client.software = lost.software = software
+    await here.call("Metadata", MetadataRequest(topics=None), 12, lost)
+    moved = brokers[there.services.replica.node_id]
+    for listeners in ((), moved.listeners):  # the other one comes back elsewhere, and then where it is
+        here.services.hints.places.see([replace(moved, listeners=listeners)])
     await here.call("Metadata", MetadataRequest(topics=None), 12, client)
     await here.services.replica.leave()
     here.services.standing.leaving = True
@@ -194,8 +199,7 @@ async def test_who_follows_is_told_where_to_read_when_an_agent_leaves(
         part = answer.responses[0].partitions[0]
         assert (part.error_code, part.high_watermark, part.preferred_read_replica) == due
         assert bytes(part.records) == b""
-    lost = here.connect()  # who may not know where the other one is now
-    lost.software = software
+    # Who heard of the other one before it moved may look for it where it was.
     answer = await here.call("Fetch", fetch_request(0, rack_id=rack), 12, lost)
     assert answer.responses[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
     old = await here.call("Fetch", fetch_request(0), 10, here.connect())
