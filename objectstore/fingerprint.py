@@ -109,7 +109,7 @@ async def claim(store: ObjectStore, ours: Fingerprint) -> Fingerprint:
         if created is not None:
             return created
     try:
-        found = decode(await store.get(FINGERPRINT_KEY))
+        found = await _read(store)
     except NotFound as error:
         raise Retryable(f"{FINGERPRINT_KEY} was there and is gone") from error
     check(found, ours)
@@ -153,7 +153,15 @@ def check(found: Fingerprint, ours: Fingerprint) -> None:
 async def stored(store: ObjectStore) -> tuple[Fingerprint, str]:
     """The fingerprint that is there, and its etag. Raises NotFound, BrokenFingerprint, StoreError."""
     etag = (await store.head(FINGERPRINT_KEY)).etag
-    return decode(await store.get(FINGERPRINT_KEY)), etag
+    return await _read(store), etag
+
+
+async def _read(store: ObjectStore) -> Fingerprint:
+    """Read again once where it is broken: it may have been damaged on its way here."""
+    try:
+        return decode(await store.get(FINGERPRINT_KEY))
+    except BrokenFingerprint:
+        return decode(await store.get(FINGERPRINT_KEY))
 
 
 async def replace(store: ObjectStore, wanted: Fingerprint, etag: str) -> str:

@@ -17,6 +17,7 @@ from objectstore.fingerprint import (
     claim,
     claim_when_reachable,
     decode,
+    stored,
 )
 from objectstore.naming import FINGERPRINT_KEY, ChunkId, SegmentId, chunk_key, segment_key
 from objectstore.retry import RetryingStore, RetryPolicy
@@ -151,3 +152,15 @@ async def test_an_unreachable_store_is_waited_for_and_a_foreign_one_is_not() -> 
     assert pace.waits[-1] <= 10
     with pytest.raises(ForeignBucket):
         await claim_when_reachable(faulty, Fingerprint("other", bytes(16), "x"), pace)
+
+
+async def test_what_is_damaged_on_its_way_is_read_again() -> None:
+    """A copy ended by it, and an agent that started."""
+    faulty = FaultyStore(MemoryStore())
+    await claim(faulty, OURS)
+    for ask in (lambda: stored(faulty), lambda: claim(faulty, OURS)):
+        faulty.order("get", Fault.CORRUPT)
+        await ask()
+        faulty.order("get", Fault.CORRUPT, Fault.CORRUPT)
+        with pytest.raises(BrokenFingerprint):
+            await ask()
