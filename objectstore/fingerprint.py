@@ -109,7 +109,7 @@ async def claim(store: ObjectStore, ours: Fingerprint) -> Fingerprint:
         if created is not None:
             return created
     try:
-        found = await _read(store)
+        found = await read(store)
     except NotFound as error:
         raise Retryable(f"{FINGERPRINT_KEY} was there and is gone") from error
     check(found, ours)
@@ -153,11 +153,14 @@ def check(found: Fingerprint, ours: Fingerprint) -> None:
 async def stored(store: ObjectStore) -> tuple[Fingerprint, str]:
     """The fingerprint that is there, and its etag. Raises NotFound, BrokenFingerprint, StoreError."""
     etag = (await store.head(FINGERPRINT_KEY)).etag
-    return await _read(store), etag
+    return await read(store), etag
 
 
-async def _read(store: ObjectStore) -> Fingerprint:
-    """Read again once where it is broken: it may have been damaged on its way here."""
+async def read(store: ObjectStore) -> Fingerprint:
+    """The fingerprint that is there; read again once where it is broken, perhaps on its way here.
+
+    Raises NotFound, BrokenFingerprint, StoreError.
+    """
     try:
         return decode(await store.get(FINGERPRINT_KEY))
     except BrokenFingerprint:

@@ -24,13 +24,13 @@ async def surveys(config: Config) -> tuple[str, list[Survey]]:
     from coordination.archive import shelf
     from coordination.clock import SystemClock
     from objectstore import fingerprint
-    from objectstore.naming import FINGERPRINT_KEY, log_folder
+    from objectstore.naming import log_folder
     from objectstore.store import NotFound
 
     store = store_of(config, SystemClock())
     try:
         try:
-            identity = fingerprint.decode(await store.get(FINGERPRINT_KEY)).log_identity
+            identity = (await fingerprint.read(store)).log_identity
         except NotFound:
             identity = ""
         own = {log_folder(identity)} if identity else set()

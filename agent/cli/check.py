@@ -21,7 +21,6 @@ from coordination.clock import Clock, SystemClock
 from coordination.log import Alarmed, LogError
 from objectstore import bucket, fingerprint
 from objectstore.bucket import Level
-from objectstore.naming import FINGERPRINT_KEY
 from objectstore.store import CREATE, ClockSkewed, Denied, NotFound, ObjectStore, Precondition, StoreError
 
 STEP_S_MAX = 15.0
@@ -146,7 +145,7 @@ async def _store(config: Config, store: ObjectStore, clock: Clock) -> list[Findi
 async def _fingerprint(config: Config, store: ObjectStore, identity: str) -> Finding:
     """Whether the bucket's prefix is free or belongs to this cluster and log (rule 11)."""
     try:
-        found = fingerprint.decode(await store.get(FINGERPRINT_KEY))
+        found = await fingerprint.read(store)
         fingerprint.check(found, fingerprint.Fingerprint(config.cluster.name, found.cluster_id, identity))
     except NotFound:
         return Finding("cluster", True, "the store's prefix is free: the first agent takes it")
