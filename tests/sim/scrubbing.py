@@ -179,6 +179,8 @@ class Vandal:
             await done.bring_back(key)
         while not self._around.stopping.is_set():
             await asyncio.sleep(random.expovariate(1 / GAP_S))
+            if self._around.stopping.is_set():
+                return  # nobody would bring back what is damaged now, and the last reads wait for it
             kind = random.choice(KINDS)
             keys = sorted(key for key in done.objects._objects if key.startswith(kind) and done.whole(key))
             if not keys:
