@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from objectstore.adapters.memory import MemoryStore
+from objectstore.naming import SEGMENTS
 from tests.sim import scrubbing
 from tests.sim.scrubbing import Vandal, Vandalism
 
@@ -32,7 +33,7 @@ async def test_nothing_is_left_damaged_when_it_stops(
             stopping.set()
 
     around: Any = SimpleNamespace(loop=SimpleNamespace(random=Random(1)), stopping=stopping)
-    monkeypatch.setattr(scrubbing, "KINDS", (scrubbing.SEGMENTS,))
+    monkeypatch.setattr(scrubbing, "KINDS", (SEGMENTS,))
     monkeypatch.setattr(scrubbing, "BESIDE_OF", 0.0)
     monkeypatch.setattr(scrubbing, "asyncio", SimpleNamespace(sleep=slept))
     await Vandal(around, done, ()).live()
