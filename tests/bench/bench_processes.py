@@ -1,9 +1,11 @@
-"""One machine's agents: what two processes write beside one, and what of the processor a gigabyte takes.
+"""One machine's agents: what two and four processes write beside one, and what of the processor it takes.
 
-librdkafka producers with large batches, 1 kB records, 16 partitions, an etcd, a folder as store. Throughput
-says something only where there are cores for all of these beside the agents: four and more. CPU per gigabyte
-says it anywhere: two processes that take 1.1 times as much of it write 2 / 1.1 = 1.8 times as much where
-cores allow.
+librdkafka producers with large batches, 1 kB records, 16 partitions; each machine over an etcd and a store (a
+folder) of its own. As they are, two processes beside one say something about throughput only where there are
+cores for all of these beside the agents: four and more. CPU per gigabyte says it anywhere: two processes that
+take 1.1 times as much of it write 2 / 1.1 = 1.8 times as much where cores allow. And with a small part of a
+core for each process, by cgroups, the cores do allow it: then what the processes write together is told by
+what they may take, and their number is what counts. That needs root.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,20 +28,24 @@ from deploy.services.floe import FloeAgent
 from tests.bench.figure import Figure, interleaved
 from tests.bench.load import cpu_seconds
 from tests.equipment.machine import Machine
+from tests.equipment.shares import shared
 from tests.torture.run import create_topic
 
 RECORD = bytes(1_000)
 RECORDS, PRODUCERS, PARTITIONS = 100_000, 2, 16
-BYTES = RECORDS * PRODUCERS * len(RECORD)
 LARGE = {"batch.size": 1_000_000, "linger.ms": 20, "queue.buffering.max.kbytes": 262_144, "log_level": 0}
 END_SECONDS_MAX = 120
+SHARE = 0.15
+"""Of a core for each process: four take less than one of the two that benches have, and one writes some
+30 MB/s, of which what an agent does without a load is little."""
+COUNTS = (1, 2, 4)
 _topics = itertools.count(1)
 
 
-def write(bootstrap: str, topic: str) -> None:
+def write(bootstrap: str, topic: str, records: int) -> None:
     """One producer's records, spread over all partitions, all acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, **LARGE})
-    for number in range(RECORDS):
+    for number in range(records):
         while True:
             try:
                 producer.produce(topic, RECORD, partition=number % PARTITIONS)
@@ -48,55 +55,75 @@ def write(bootstrap: str, topic: str) -> None:
     assert producer.flush(END_SECONDS_MAX) == 0
 
 
-def load(bootstrap: str, pids: Sequence[int]) -> tuple[float, float]:
+def load(bootstrap: str, pids: Sequence[int], records: int = RECORDS) -> tuple[float, float]:
     """MB/s of one load on a fresh topic, and the agents' CPU seconds per gigabyte of it."""
     topic = f"bench-{next(_topics)}"
     create_topic(bootstrap, topic, PARTITIONS)
-    writers = [threading.Thread(target=write, args=(bootstrap, topic)) for _ in range(PRODUCERS)]
+    writers = [threading.Thread(target=write, args=(bootstrap, topic, records)) for _ in range(PRODUCERS)]
     cpu, begun = sum(map(cpu_seconds, pids)), time.monotonic()
     for each in writers:
         each.start()
     for each in writers:
         each.join()
-    seconds = time.monotonic() - begun
-    return BYTES / seconds / 1e6, (sum(map(cpu_seconds, pids)) - cpu) / BYTES * 1e9
+    seconds, written = time.monotonic() - begun, records * PRODUCERS * len(RECORD)
+    return written / seconds / 1e6, (sum(map(cpu_seconds, pids)) - cpu) / written * 1e9
+
+
+class Machines:
+    """Machines of one, two, … agents. `costs`: by how many, the CPU-s/GB of each run."""
+
+    def __init__(self, stack: ExitStack, counts: Sequence[int]) -> None:
+        self._stack = stack
+        self._folder = Path(stack.enter_context(TemporaryDirectory()))
+        self.costs: dict[int, list[float]] = {count: [] for count in counts}
+        self._where = {count: self._started(count) for count in counts}
+
+    def _started(self, count: int) -> tuple[str, list[int]]:
+        etcd, name = self._stack.enter_context(Etcd()), f"machine-{count}"
+        settings: dict[str, Any] = {
+            "log": {"url": f"etcd://{etcd.endpoint}/{name}"},
+            "store": {"url": f"file://{self._folder}/{name}"},
+            "tables": {"enabled": False},
+            "logging": {"level": "warning"},
+        }
+        if count == 1:
+            one = self._stack.enter_context(FloeAgent(name, settings))
+            return one.bootstrap, [one.pid]
+        several = self._stack.enter_context(Machine(name, settings, processes=count))
+        return several.everywhere, [each["pid"] for each in several.processes()]
+
+    def speed(self, count: int, records: int = RECORDS) -> float:
+        """MB/s of one run."""
+        speed, cost = load(*self._where[count], records)
+        self.costs[count].append(cost)
+        return speed
+
+    def share(self, part: float) -> None:
+        """From now on each agent has so much of a core. Raises OSError where that cannot be."""
+        for _, pids in self._where.values():
+            for pid in pids:
+                self._stack.enter_context(shared(pid, part))
+
+    def medians(self, measure: Callable[[int], float], counts: Sequence[int]) -> dict[int, float]:
+        """Of each, in turns, once all are warm; costs are those of these runs."""
+        for count in counts:
+            measure(count)
+            self.costs[count].clear()
+        return dict(zip(counts, interleaved([partial(measure, count) for count in counts]), strict=True))
 
 
 def figures() -> Iterable[Figure]:
-    """Two beside one, in turns, each over an etcd and a store of its own."""
+    """Two beside one as they are; then one, two and four with a part of a core for each."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-
-        def settings(name: str) -> dict[str, Any]:
-            etcd = stack.enter_context(Etcd())
-            return {
-                "log": {"url": f"etcd://{etcd.endpoint}/{name}"},
-                "store": {"url": f"file://{folder}/{name}"},
-                "tables": {"enabled": False},
-                "logging": {"level": "warning"},
-            }
-
-        one = stack.enter_context(FloeAgent("one", settings("one")))
-        two = stack.enter_context(Machine("two", settings("two")))
-        costs: dict[str, list[float]] = {"one": [], "two": []}
-
-        def run(name: str, bootstrap: str, pids: Sequence[int]) -> Callable[[], float]:
-            def measured() -> float:
-                speed, cost = load(bootstrap, pids)
-                costs[name].append(cost)
-                return speed
-
-            return measured
-
-        alone = run("one", one.bootstrap, [one.pid])
-        both = run("two", two.both, [each["pid"] for each in two.processes()])
-        for measured in (alone, both):
-            measured()  # both warm
-        for each in costs.values():
-            each.clear()
-        speed_of_two, speed_of_one = interleaved([both, alone])
-        cpu_of_two, cpu_of_one = statistics.median(costs["two"]), statistics.median(costs["one"])
-    title = "produce, 1 kB, large batches, two processes (agent.processes)"
-    yield Figure(title, speed_of_two, "MB/s", "one process", speed_of_one)
-    name = "agents' CPU of that, two processes"
-    yield Figure(name, cpu_of_two, "CPU-s/GB", "one process", cpu_of_one, 1.1, better="less")
+        machines = Machines(stack, COUNTS)
+        speed = machines.medians(machines.speed, (1, 2))
+        title = "produce, 1 kB, large batches, two processes (agent.processes)"
+        yield Figure(title, speed[2], "MB/s", "one process", speed[1])
+        cost = {count: statistics.median(machines.costs[count]) for count in (1, 2)}
+        name = "agents' CPU of that, two processes"
+        yield Figure(name, cost[2], "CPU-s/GB", "one process", cost[1], 1.1, better="less")
+        machines.share(SHARE)
+        part = machines.medians(lambda count: machines.speed(count, RECORDS * count // 2), COUNTS)
+        for count, goal in ((2, 1.8), (4, None)):
+            title = f"produce, 1 kB, large batches, {SHARE} of a core for each process: {count} processes"
+            yield Figure(title, part[count], "MB/s", "one process", part[1], goal)

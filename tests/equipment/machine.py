@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import urllib.request
 from collections.abc import Mapping
@@ -13,41 +12,47 @@ from deploy.services.floe import FloeAgent
 from deploy.services.ports import free_port
 from deploy.services.service import answers
 
-DRAWN = 40
+DRAWN_PER_PROCESS = 25
 
 
-def equally_spaced() -> tuple[int, int, int]:
-    """Two free ports, and a step by which two more are free above them."""
-    drawn = sorted(free_port() for _ in range(DRAWN))
-    pairs: dict[int, tuple[int, int]] = {}
-    for low, high in itertools.combinations(drawn, 2):
-        first = pairs.setdefault(high - low, (low, high))
-        if not {low, high} & set(first):
-            return first[0], low, high - low
-    raise AssertionError(f"no two pairs of {drawn} are as far apart")
+def equally_spaced(processes: int) -> tuple[int, int, int]:
+    """Two free ports, and a step by which one more is free above them for each further process."""
+    drawn = {free_port() for _ in range(DRAWN_PER_PROCESS * processes)}
+    low, high = min(drawn), max(drawn)
+    for step in range(1, high - low):
+        found: list[set[int]] = []
+        for port in sorted(drawn):
+            ports = {port + number * step for number in range(processes)}
+            if ports <= drawn and not any(ports & other for other in found):
+                found.append(ports)
+            if len(found) == 2:
+                return min(found[0]), min(found[1]), step
+    raise AssertionError(f"no two rows of {processes} among {sorted(drawn)} have one step")
 
 
 class Machine(FloeAgent):
-    """Two agents; `bootstrap` and `http` are the first one's, `supervisor` is that of both."""
+    """Several agents; `bootstrap` and `http` are the first one's, `supervisor` is that of all."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], directory: Path | None = None) -> None:
-        kafka, http, step = equally_spaced()
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], directory: Path | None = None, processes: int = 2
+    ) -> None:
+        kafka, http, step = equally_spaced(processes)
         port = free_port()
-        several = {"name": name, "processes": 2, "port_step": step, "supervisor_port": port}
+        several = {"name": name, "processes": processes, "port_step": step, "supervisor_port": port}
         listener = {"host": "127.0.0.1", "port": kafka}
         more = {"agent": several, "listeners": [listener], "http": {"host": "127.0.0.1", "port": http}}
         super().__init__(name, {**settings, **more}, directory)
-        self.supervisor, self.step = f"http://127.0.0.1:{port}", step
+        self.supervisor, self.step, self._count = f"http://127.0.0.1:{port}", step, processes
         self.kafka_port, self.http_port = kafka, http
         self.bootstrap, self.http = f"127.0.0.1:{kafka}", f"http://127.0.0.1:{http}"
 
     @property
-    def both(self) -> str:
+    def everywhere(self) -> str:
         """Where clients begin."""
-        return f"{self.bootstrap},127.0.0.1:{self.kafka_port + self.step}"
+        return ",".join(f"127.0.0.1:{self.kafka_port + each * self.step}" for each in range(self._count))
 
     def ready(self) -> bool:
-        """Whether both are."""
+        """Whether all are."""
         return answers(f"{self.supervisor}/readyz") and all(each["ready"] for each in self.processes())
 
     def processes(self) -> list[dict[str, Any]]:

@@ -202,17 +202,22 @@ def noted(steps: Iterable[Step], happened: list[tuple[str, int, int]]) -> Iterab
 
 
 def live(cluster: Cluster, topic: str, made: Mixed, steps: Iterable[Step], settle_s: float) -> None:
-    """The clients through all steps, then `settle_s` in peace; then everything is read by a fresh client."""
-    for client in made.clients:
-        client.start()
-    for step in noted(steps, made.happened):
-        print(f"  {time.strftime('%H:%M:%S')} {step}", flush=True)
-        act(cluster, step)
-    cluster.heal()
-    made.healed_ns = time.monotonic_ns()
-    time.sleep(settle_s)
-    for client in made.clients:
-        client.stop()
+    """The clients through all steps, then `settle_s` in peace; then everything is read by a fresh client.
+
+    Whatever ends it, no client goes on: the runs behind it would have its load.
+    """
+    try:
+        for client in made.clients:
+            client.start()
+        for step in noted(steps, made.happened):
+            print(f"  {time.strftime('%H:%M:%S')} {step}", flush=True)
+            act(cluster, step)
+        cluster.heal()
+        made.healed_ns = time.monotonic_ns()
+        time.sleep(settle_s)
+    finally:
+        for client in made.clients:
+            client.stop()
     for client in made.clients:
         client.joined()
     made.hanging = ended(cluster.bootstrap, topic)  # what dead clients left open hides what stands behind it

@@ -255,11 +255,13 @@ def run(
         outcome.mischief.append(mischief)
         outcome.workers.append(worker)
         worker.start()
-    _live(outcome, seconds, enough, MIXES[mix])
-    for mischief in outcome.mischief:
-        mischief.over = True
-    for worker in outcome.workers:
-        worker.stop()
+    try:
+        _live(outcome, seconds, enough, MIXES[mix])
+    finally:  # whatever ends it: other runs of the process would have their load
+        for mischief in outcome.mischief:
+            mischief.over = True
+        for worker in outcome.workers:
+            worker.stop()
     for worker in outcome.workers:
         worker.joined()
     _judge(brokers, outcome)

@@ -52,10 +52,7 @@ def torture(
     reading = [Reader(f"r{n}", cluster.bootstrap, topic, places) for n in range(2)]
     for thread in (*writing, *reading):
         thread.start()
-    for step in steps:
-        print(f"  {time.strftime('%H:%M:%S')} {step}", flush=True)
-        act(cluster, step)
-    cluster.heal()
+    _through(cluster, steps, [*writing, *reading])
     for writer in writing:
         writer.stop()
     final = read_all(cluster.bootstrap, topic, places)
@@ -74,6 +71,20 @@ def torture(
     for writer in writing if verdict.findings else ():
         print(*(f"  {writer.name}: {line}" for line in writer.told), sep="\n", flush=True)
     return verdict
+
+
+def _through(cluster: Cluster, steps: Iterable[Step], clients: Sequence[Writer | Reader]) -> None:
+    """All steps, and healed. Where one raises the clients end: runs behind it would have their load."""
+    try:
+        for step in steps:
+            print(f"  {time.strftime('%H:%M:%S')} {step}", flush=True)
+            act(cluster, step)
+    except BaseException:
+        cluster.heal()
+        for client in clients:
+            client.stop()
+        raise
+    cluster.heal()
 
 
 def unexplained(writers: Iterable[Writer]) -> list[Finding]:

@@ -106,8 +106,8 @@ def floe(*words: str) -> Any:
 def test_one_is_killed_then_all_are_replaced_under_load_and_nothing_is_lost_or_doubled(
     machine: Machine,
 ) -> None:
-    create_topic(machine.both, "load", PARTITIONS)
-    writer = Writer("w", machine.both, "load", range(PARTITIONS), rate=200)
+    create_topic(machine.everywhere, "load", PARTITIONS)
+    writer = Writer("w", machine.everywhere, "load", range(PARTITIONS), rate=200)
     writer.start()
     before = pids(machine)
     os.kill(before[1], signal.SIGKILL)
@@ -120,7 +120,7 @@ def test_one_is_killed_then_all_are_replaced_under_load_and_nothing_is_lost_or_d
     sent = len(writer.sent)
     until(lambda: len(writer.sent) > sent, "a record acknowledged by those that came")
     writer.stop()
-    verdict = judge(writer.sent, read_all(machine.both, "load", range(PARTITIONS)), [])
+    verdict = judge(writer.sent, read_all(machine.everywhere, "load", range(PARTITIONS)), [])
     assert verdict.findings == []
     assert {each.outcome for each in writer.sent} == {"ok"}
     assert len(writer.sent) == writer.attempted
