@@ -14,7 +14,7 @@ import itertools
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -33,20 +33,20 @@ from tests.torture.run import create_topic
 
 RECORD = bytes(1_000)
 RECORDS, PRODUCERS, PARTITIONS = 100_000, 2, 16
-LARGE = {"batch.size": 100_000, "linger.ms": 1_000, "queue.buffering.max.kbytes": 262_144, "log_level": 0}
-"""Batches are full, however fast they are taken: those that are sent after some milliseconds get smaller as
-agents get faster, and what is compared is then their number."""
+LARGE = {"batch.size": 1_000_000, "linger.ms": 20, "queue.buffering.max.kbytes": 262_144, "log_level": 0}
+FULL = {**LARGE, "batch.size": 100_000, "linger.ms": 1_000}
+"""Batches that are full however fast they are taken: those of LARGE get smaller as agents get faster."""
 END_SECONDS_MAX = 120
 SHARE = 0.15
-"""Of a core for each process: four take less than one of the two that benches have, and one writes some
-30 MB/s, of which what an agent does without a load is little."""
+"""Of a core for each process: four take less than one of the two that benches have, and one writes 14 to
+27 MB/s, of which what an agent does without a load is little."""
 COUNTS = (1, 2, 4)
 _topics = itertools.count(1)
 
 
-def write(bootstrap: str, topic: str, records: int) -> None:
+def write(bootstrap: str, topic: str, records: int, batches: Mapping[str, Any]) -> None:
     """One producer's records, spread over all partitions, all acknowledged."""
-    producer = Producer({"bootstrap.servers": bootstrap, **LARGE})
+    producer = Producer({"bootstrap.servers": bootstrap, **batches})
     for number in range(records):
         while True:
             try:
@@ -57,11 +57,14 @@ def write(bootstrap: str, topic: str, records: int) -> None:
     assert producer.flush(END_SECONDS_MAX) == 0
 
 
-def load(bootstrap: str, pids: Sequence[int], records: int = RECORDS) -> tuple[float, float]:
+def load(
+    bootstrap: str, pids: Sequence[int], records: int, batches: Mapping[str, Any]
+) -> tuple[float, float]:
     """MB/s of one load on a fresh topic, and the agents' CPU seconds per gigabyte of it."""
     topic = f"bench-{next(_topics)}"
     create_topic(bootstrap, topic, PARTITIONS)
-    writers = [threading.Thread(target=write, args=(bootstrap, topic, records)) for _ in range(PRODUCERS)]
+    own = (bootstrap, topic, records, batches)
+    writers = [threading.Thread(target=write, args=own) for _ in range(PRODUCERS)]
     cpu, begun = sum(map(cpu_seconds, pids)), time.monotonic()
     for each in writers:
         each.start()
@@ -94,11 +97,15 @@ class Machines:
         several = self._stack.enter_context(Machine(name, settings, processes=count))
         return several.everywhere, [each["pid"] for each in several.processes()]
 
-    def speed(self, count: int, records: int = RECORDS) -> float:
+    def speed(self, count: int, records: int = RECORDS, batches: Mapping[str, Any] = LARGE) -> float:
         """MB/s of one run."""
-        speed, cost = load(*self._where[count], records)
+        speed, cost = load(*self._where[count], records, batches)
         self.costs[count].append(cost)
         return speed
+
+    def scaled(self, batches: Mapping[str, Any], count: int) -> float:
+        """The same of so many records that it takes as long with any number of agents."""
+        return self.speed(count, RECORDS * count // 2, batches)
 
     def share(self, part: float) -> None:
         """From now on each agent has so much of a core. Raises OSError where that cannot be."""
@@ -125,7 +132,8 @@ def figures() -> Iterable[Figure]:
         name = "agents' CPU of that, two processes"
         yield Figure(name, cost[2], "CPU-s/GB", "one process", cost[1], 1.1, better="less")
         machines.share(SHARE)
-        part = machines.medians(lambda count: machines.speed(count, RECORDS * count // 2), COUNTS)
-        for count, goal in ((2, 1.8), (4, None)):
-            title = f"produce, 1 kB, large batches, {SHARE} of a core for each process: {count} processes"
-            yield Figure(title, part[count], "MB/s", "one process", part[1], goal)
+        for kind, batches in (("large batches", LARGE), ("full batches of 100 kB", FULL)):
+            part = machines.medians(partial(machines.scaled, batches), COUNTS)
+            for count, goal in ((2, 1.8), (4, None)):
+                title = f"produce, 1 kB, {kind}, {SHARE} of a core for each process: {count} processes"
+                yield Figure(title, part[count], "MB/s", "one process", part[1], goal)

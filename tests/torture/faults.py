@@ -112,13 +112,10 @@ def _refused(stores: Sequence[StoreProxy]) -> int:
 
 
 def _flood(cluster: Cluster, member: Member) -> Bitten:
-    """Strangers by the hundred; it bites once the agent has turned many away.
-
-    Not as many as there are: on a machine whose load was 15 that took longer than there is time.
-    """
+    """Strangers by the hundred; it bites once the agent has turned many away."""
     before = member.strangers.ended_by_agent
     cluster.links.do(member.strangers.begin)
-    return lambda: member.strangers.ended_by_agent > before + AT_ONCE // 4
+    return lambda: member.strangers.ended_by_agent > before + AT_ONCE
 
 
 def _cut(lane: Lane) -> Bitten:
