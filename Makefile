@@ -63,7 +63,7 @@ REST_FIRST := $(REST) $(addprefix --ignore=,$(AUDITS))
 LONGEST := --durations=15 --durations-min=20
 
 # `make` by its name: of a line with $(MAKE), `make -n test` would run all.
-test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; eight parts side by side, as most wait a lot
+test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; six parts side by side, as most wait a lot
 	@mkdir -p build; rm -f build/test-*.log build/failed.jsonl; \
 	make lint > build/test-lint.log 2>&1 & lint=$$!; \
 	trap 'kill $$lint' INT TERM; \
@@ -73,17 +73,15 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; ei
 		trap 'kill $$running; exit 1' INT TERM; wait $$running; \
 	}; \
 	worst() { [ $$1 -gt $$2 ] && return $$1; return $$2; }; \
-	(part clients $(CLIENTS_FIRST) tests/deploy tests/versions; first=$$?; \
-		part spark-last $(SPARK_LAST); worst $$? $$first) & clients=$$!; \
-	part clients-more $(CLIENTS_LAST) & others=$$!; \
-	(part suite $(SUITE); first=$$?; part audits $(AUDITS); worst $$? $$first) & suite=$$!; \
+	after() { first=$$?; "$$@"; worst $$? $$first; }; \
+	(part clients $(CLIENTS_FIRST) tests/deploy tests/versions; after part spark-last $(SPARK_LAST)) & clients=$$!; \
+	(part clients-more $(CLIENTS_LAST); after part spark $(SPARK_FIRST)) & others=$$!; \
+	(part suite $(SUITE); after part audits $(AUDITS); after part spark-more $(SPARK_BETWEEN)) & suite=$$!; \
 	part torture $(TORMENT) & torture=$$!; \
 	part models $(MODELS) & models=$$!; \
-	part spark $(SPARK_FIRST) & spark=$$!; \
-	part spark-more $(SPARK_BETWEEN) & more=$$!; \
-	trap 'kill $$lint $$clients $$others $$suite $$torture $$models $$spark $$more' INT TERM; \
+	trap 'kill $$lint $$clients $$others $$suite $$torture $$models' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST_FIRST); failed=$$?; \
-	for each in $$lint $$clients $$others $$suite $$torture $$models $$spark $$more; do wait $$each; worst $$? $$failed; failed=$$?; done; \
+	for each in $$lint $$clients $$others $$suite $$torture $$models; do wait $$each; worst $$? $$failed; failed=$$?; done; \
 	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more spark-last suite audits clients clients-more)); \
 	[ $$failed = 1 ] && { $(PY) -m tests.equipment.again; failed=$$?; }; exit $$failed
 

@@ -21,6 +21,12 @@ settings.register_profile("floe", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("floe")  # how fast a busy machine makes examples is no finding
 
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Of all drivers of Spark: over little data the optimising compiler costs more than it saves."""
+# A JVM of a small job starts in half the time with it. Before who copies these variables.
+os.environ[class_archive.VARIABLE] = f"{class_archive.option()} {QUICK}".strip()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the whole suite; they must be known before any folder is collected."""
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden stories anew")
@@ -42,8 +48,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Agents of tests are forked: else each start pays their imports anew."""
     launching.use(forks.start)
-    if shared := class_archive.option():  # a JVM of a small job starts in half the time
-        os.environ[class_archive.VARIABLE] = shared
     if path := config.getoption("--cpu-report"):
         config.pluginmanager.register(cpu_report.CpuReport(path))
 

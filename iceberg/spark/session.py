@@ -179,7 +179,11 @@ def jar_settings(jars: Sequence[Path | str] | None, *, local: bool) -> dict[str,
             raise FileNotFoundError(f"{path} is missing: bring it with `python -m deploy.setup.jars iceberg`")
     settings = {"spark.jars.packages": ",".join(packages)} if packages else {}
     if paths and local:
-        return {**settings, "spark.driver.extraClassPath": os.pathsep.join(map(str, paths))}
+        # Java's archives of classes hold for one class path, to the letter
+        return {
+            **settings,
+            "spark.driver.extraClassPath": os.pathsep.join(str(each.absolute()) for each in paths),
+        }
     return {**settings, "spark.jars": ",".join(map(str, paths))} if paths else settings
 
 

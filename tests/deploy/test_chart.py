@@ -46,7 +46,7 @@ def _rendered(values: Path, _: str, *extra: str) -> str:
 
 
 def resources(rendered: str) -> dict[str, dict[str, Any]]:
-    documents = [d for d in yaml.safe_load_all(rendered) if d]
+    documents = [d for d in yaml.load_all(rendered, yaml.CSafeLoader) if d]  # ten times as fast
     return {f"{d['kind']}/{d['metadata']['name']}": d for d in documents}
 
 

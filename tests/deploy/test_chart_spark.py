@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from deploy.setup import class_archive
 from deploy.setup.java import java_home
 from tests.deploy.test_chart import CHART, environment_of, pod_of, refused_with, render, resources, workloads
 from tests.deploy.test_quickstart import QUICKSTART, TOOLS, Agent, Container, agent_files, ran
@@ -55,6 +56,7 @@ def as_in_its_pod(
         environment[name] = environment[name].replace("/opt/floe/jars", str(ROOT / "build" / "jars"))
     path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment |= {"PATH": path, "JAVA_HOME": str(java_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment[class_archive.VARIABLE] = os.environ[class_archive.VARIABLE]
     return subprocess.run(
         words, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=540
     )

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim import child
 
-SEEDS = 80  # two minutes and a half of one quiet core; `make simulate` runs more
+SEEDS = 48  # four minutes of a core; `make simulate` runs more
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things
 SICK_SEEDS = 5

@@ -181,7 +181,7 @@ def _begin(cluster: Cluster, topic: str, config: dict[str, str] | None = None) -
     """A new topic that is being written to."""
     create_topic(cluster.bootstrap, topic, len(PARTITIONS), config)
     keys = KEYS if config in (COMPACTED, UPSERT) else 0
-    writer = Writer("w", cluster.bootstrap, topic, PARTITIONS, rate=100, keys=keys)
+    writer = Writer("w", cluster.bootstrap, topic, PARTITIONS, rate=40, keys=keys)
     writer.start()
     _until(lambda: len(writer.sent) > 0)
     return writer
@@ -224,7 +224,7 @@ def _until(condition: Callable[[], bool], what: str = "it came true") -> None:
     deadline = time.monotonic() + REACHED_SECONDS_MAX
     while not condition():
         assert time.monotonic() < deadline, f"not before {REACHED_SECONDS_MAX} s were over: {what}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def _delete(cluster: Cluster, topic: str) -> None:
