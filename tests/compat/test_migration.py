@@ -253,6 +253,10 @@ def rest_but_states(bootstrap: str, group: str, of: Ledger) -> dict[Part, list[R
     return {part: records for part, records in found.items() if part[0] != CUSTOMERS}
 
 
+YOUNG = KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR
+"""What a broker answers that has just begun; librdkafka leaves it to the application to ask again."""
+
+
 def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     """The group stands there in each partition, without members."""
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
@@ -262,9 +266,9 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
         try:
             member.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+            if error.args[0].code() not in YOUNG:
                 raise
-            return False  # a young broker's; librdkafka leaves it to the application to ask again
+            return False
         return True
 
     until(taken, f"{group}'s position is taken")
