@@ -50,7 +50,9 @@ CLIENTS := tests/compat --ignore=tests/compat/suite tests/deploy tests/versions
 CLIENTS_FIRST := $(wildcard tests/compat/test_[a-l]*.py)
 CLIENTS_LAST := tests/compat $(addprefix --ignore=,tests/compat/suite $(CLIENTS_FIRST))
 SUITE := tests/compat/suite tests/engines
-MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
+PLAYED := tests/sim
+MODELS_MORE := tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
+MODELS := $(PLAYED) $(MODELS_MORE)
 TORMENT := tests/torture
 SPARK := tests/spark
 SPARK_FIRST := $(filter-out %/test_flights_deaths.py,$(wildcard tests/spark/test_[a-l]*.py))
@@ -77,12 +79,12 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; si
 	(part clients $(CLIENTS_FIRST) tests/deploy tests/versions; after part spark-last $(SPARK_LAST)) & clients=$$!; \
 	(part clients-more $(CLIENTS_LAST); after part spark $(SPARK_FIRST)) & others=$$!; \
 	(part suite $(SUITE); after part audits $(AUDITS); after part spark-more $(SPARK_BETWEEN)) & suite=$$!; \
-	part torture $(TORMENT) & torture=$$!; \
-	part models $(MODELS) & models=$$!; \
+	(part torture $(TORMENT); after part models-more $(MODELS_MORE)) & torture=$$!; \
+	part models $(PLAYED) & models=$$!; \
 	trap 'kill $$lint $$clients $$others $$suite $$torture $$models' INT TERM; \
 	$(PY) -m pytest $(LONGEST) $(REST_FIRST); failed=$$?; \
 	for each in $$lint $$clients $$others $$suite $$torture $$models; do wait $$each; worst $$? $$failed; failed=$$?; done; \
-	cat $(addprefix build/test-,$(addsuffix .log,lint models torture spark spark-more spark-last suite audits clients clients-more)); \
+	cat $(addprefix build/test-,$(addsuffix .log,lint models models-more torture spark spark-more spark-last suite audits clients clients-more)); \
 	[ $$failed = 1 ] && { $(PY) -m tests.equipment.again; failed=$$?; }; exit $$failed
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
@@ -131,7 +133,7 @@ restore-torture: services ## etcd lost under load and the cluster restored, RUNS
 	$(PY) -m tests.torture.restoring --runs $(or $(RUNS),10) $(if $(SEED),--seed $(SEED)) $(if $(MBPS),--mbps $(MBPS)) $(if $(HOW),--how "$(HOW)")
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
-	TORTURE=full $(PY) -m pytest tests/torture -s
+	TORTURE=full $(PY) -m pytest tests/torture tests/spark/test_flights_deaths.py -s
 
 late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n, MIX=positions)
 	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED)) $(if $(MIX),--mix $(MIX))

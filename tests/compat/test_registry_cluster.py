@@ -25,7 +25,7 @@ from tests.compat.raw import produce
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
-AGENTS, ROUNDS, CHANGES = 3, 100, 12
+AGENTS, ROUNDS, CHANGES = 3, 40, 12
 WAIT_S_MAX = 60
 QUICK: dict[str, dict[str, object]] = {"tables": {"interval_ms": 200}}
 OLD = 'syntax = "proto3"; message M { int64 a = 1; }'

@@ -40,17 +40,20 @@ from tests.unit.iceberg.rig import Killed
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
 
-POINTS_MIN = 20
+FULL = os.environ.get("TORTURE") == "full"
+POINTS_MIN = 28 if FULL else 9
 BRONZE = LAKE.bronze["flights"]
 STAGES = {"quarantine": LAKE.quarantine, "silver": LAKE.silver, "gold": LAKE.gold}
-SOME = {
-    (0, "quarantine"): {"note the watermark", "publish"},
-    (1, "quarantine"): set[str](),
-    (1, "silver"): {"publish", "drop the branch"},
-    (1, "gold"): {"put new days in", "publish"},
-}
-"""Where an increment dies in a stage, if not everywhere: all stages write by the same steps, and behind these
-of the second increment there is more than the first one left.
+NONE: set[str] = set()
+BEHIND = {"put new days in", "note the watermark", "publish", "drop the branch"}
+"""Where a second increment dies: behind these there is more than the first one left."""
+SOME: dict[tuple[int, str], set[str]] = {
+    (1, "quarantine"): BEHIND if FULL else NONE,
+    (1, "silver"): BEHIND if FULL else {"publish"},
+    (1, "gold"): BEHIND if FULL else {"put new days in"},
+} | ({} if FULL else {(0, "quarantine"): NONE, (0, "gold"): {"put new days in", "publish"}})
+"""Where an increment dies in a stage, if not everywhere: all stages write by the same steps, so `make test`
+has one die at each of them, and `make torture` all.
 """
 DRIVER = ("silver", "publish"), ("gold", "put new days in")
 
