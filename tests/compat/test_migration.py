@@ -230,13 +230,14 @@ def moved_in(user: Follower, old: str, new: str) -> Ledger:
 
 def moved_back(user: Follower, old: str, new: str, there: Ledger) -> None:
     """Producers and a group go on at Floe, and come back to Kafka."""
+    stood = rest(positions(old, "stock"), there)  # before the way back carries Floe's position there
     with Load(new, "back") as load:
         user.follow("The way back")
         load.reach(200)
     more = standing(new)
     behind = sum(map(len, rest(positions(new, "stock"), more).values()))
     went_on = member_reads(new, "stock", [ORDERS], behind)
-    wanted = [rec for records in rest(positions(old, "stock"), there).values() for rec in records]
+    wanted = [rec for records in stood.values() for rec in records]
     wanted += [each.rec for (topic, _), found in load.ledger.items() if topic == ORDERS for each in found]
     assert Counter(each.rec for each in went_on) == Counter(wanted), "it goes on where it was"
     user.follow("The switch back")
