@@ -15,16 +15,16 @@ from deploy.services import Etcd, Minio, VersityGw, launching
 from deploy.services.s3 import S3Service
 from deploy.setup import class_archive
 from tests.equipment import again, cpu_report, forks
+from tests.spark import cluster
 
 _numbers = itertools.count(1)
 settings.register_profile("floe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("floe")  # how fast a busy machine makes examples is no finding
 
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Of all drivers of Spark: over little data the optimising compiler costs more than it saves."""
+# Over little data the optimising compiler costs more than it saves.
 # A JVM of a small job starts in half the time with it. Before who copies these variables.
-os.environ[class_archive.VARIABLE] = f"{class_archive.option()} {QUICK}".strip()
+os.environ[class_archive.VARIABLE] = f"{class_archive.option()} {cluster.QUICK['JAVA_TOOL_OPTIONS']}".strip()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
