@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := # who forbids bytecode has every child process of the tests compile all of its imports
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit explore mutate simulate torture alarms pictures late-ends pauses soak bench fuzz lock sbom image kubernetes compat engines site proof restore-torture scrub-damages
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-torture test-spark test-rest test-unit thorough explore mutate simulate torture alarms pictures late-ends pauses soak bench fuzz lock sbom image kubernetes compat engines site proof restore-torture scrub-damages
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -63,6 +63,7 @@ OTHERS := tests/compat tests/engines tests/deploy tests/versions $(MODELS) $(TOR
 REST := tests $(addprefix --ignore=,$(OTHERS))
 REST_FIRST := $(REST) $(addprefix --ignore=,$(AUDITS))
 LONGEST := --durations=15 --durations-min=20
+QUICK := -m "not thorough"
 
 # `make` by its name: of a line with $(MAKE), `make -n test` would run all.
 test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; six parts side by side, as most wait a lot
@@ -71,7 +72,7 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; si
 	trap 'kill $$lint' INT TERM; \
 	make services || { kill $$lint; exit 1; }; \
 	part() { \
-		name=$$1; shift; $(PY) -m pytest $(LONGEST) "$$@" > build/test-$$name.log 2>&1 & running=$$!; \
+		name=$$1; shift; $(PY) -m pytest $(QUICK) $(LONGEST) "$$@" > build/test-$$name.log 2>&1 & running=$$!; \
 		trap 'kill $$running; exit 1' INT TERM; wait $$running; \
 	}; \
 	worst() { [ $$1 -gt $$2 ] && return $$1; return $$2; }; \
@@ -82,10 +83,13 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; si
 	(part torture $(TORMENT); after part models-more $(MODELS_MORE)) & torture=$$!; \
 	part models $(PLAYED) & models=$$!; \
 	trap 'kill $$lint $$clients $$others $$suite $$torture $$models' INT TERM; \
-	$(PY) -m pytest $(LONGEST) $(REST_FIRST); failed=$$?; \
+	$(PY) -m pytest $(QUICK) $(LONGEST) $(REST_FIRST); failed=$$?; \
 	for each in $$lint $$clients $$others $$suite $$torture $$models; do wait $$each; worst $$? $$failed; failed=$$?; done; \
 	cat $(addprefix build/test-,$(addsuffix .log,lint models models-more torture spark spark-more spark-last suite audits clients clients-more)); \
 	[ $$failed = 1 ] && { $(PY) -m tests.equipment.again; failed=$$?; }; exit $$failed
+
+thorough: services ## what `make test` leaves out for its time, beside what `make torture` runs; before an issue is closed
+	$(PY) -m pytest tests --ignore=tests/torture -m thorough --durations=0 --durations-min=20
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)

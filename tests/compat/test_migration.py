@@ -188,6 +188,7 @@ def of_topics(ledger: Ledger, *topics: str) -> int:
     return sum(len(placed) for (topic, _), placed in ledger.items() if topic in topics)
 
 
+@pytest.mark.thorough
 def test_there_and_back_under_load(tmp_path: Path, kafka: Kafka, floe: Cluster) -> None:
     """The worker is killed in its midst. At each switch every acknowledged record of the loads is there once,
     in order, as it was; each group has still to read what it had to before, be it all, a part or nothing."""

@@ -72,6 +72,7 @@ def objects(text: str) -> list[Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_jobs_do_their_work_by_their_own_commands(tmp_path: Path) -> None:
     """One topic of the audit is not there: it is told of, and keeps the other one from nothing."""
     rendered = resources(render(QUICKSTART, *JOBS))

@@ -137,8 +137,12 @@ SHORT_V1, SHORT_V2 = (ADD, FIRST, ("end", 1)), (FIRST, ("end", 0))
         ((speaker(False, ends=(True, True)),), Chances(1, 0, 1)),
         ((Speaks(False, (SHORT_V1, SHORT_V1)),), Chances(1, 1, 1)),
         ((speaker(False, ends=(True, False)),), Chances(1)),
-        ((reader(((3,), True), ((1,), True), apart=0),), Chances(2)),
-        ((reader(((1,), True), ((2,), True), apart=1),), Chances(1, 0, 1, 1, 1)),
+        pytest.param((reader(((3,), True), ((1,), True), apart=0),), Chances(2), marks=pytest.mark.thorough),
+        pytest.param(
+            (reader(((1,), True), ((2,), True), apart=1),),
+            Chances(1, 0, 1, 1, 1),
+            marks=pytest.mark.thorough,
+        ),
         (
             (speaker(False, ends=(True,)), speaker(True, ends=(False,))),
             Chances(0, 1),

@@ -1,4 +1,7 @@
-"""The plans that are kept are clean, and their stories still happen."""
+"""The plans that are kept are clean, and their stories still happen.
+
+`make test` has every third, `make thorough` the others.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from objectstore import native
+from tests.equipment.thorough import one_in
 from tests.sim import child
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
@@ -49,13 +53,24 @@ def _told(*arguments: str) -> dict[str, Any]:
     return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
 
 
+def _asked(request: pytest.FixtureRequest, parameter: str) -> list[Any]:
+    """Its values in the tests of this file that are to run: they are run in one go, for importing an agent
+    takes as long as a run."""
+    here: list[Any] = [
+        each for each in request.session.items if getattr(each, "module", None) is request.module
+    ]
+    asked = [each.callspec.params for each in here if hasattr(each, "callspec")]
+    return [each[parameter] for each in asked if parameter in each]
+
+
 @pytest.fixture(scope="module")
-def runs() -> dict[str, Any]:
-    """All of them."""
-    return _told()
+def runs(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """All that are asked for."""
+    plans = [path.stem for path in _asked(request, "path")]
+    return _told(*dict.fromkeys([*plans, *_asked(request, "name")]))
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", one_in(3, PLANS), ids=lambda path: path.stem)
 def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) -> None:
     run, kept = runs[path.stem], json.loads(path.read_text())
     assert kept["story"], "a plan says what it is kept for"
@@ -83,15 +98,11 @@ def test_a_story_goes_the_same_way_without_native_code(
 
 @pytest.fixture(scope="module")
 def broken(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Those of the rules below that are asked for, in one go: importing an agent takes as long as a run."""
-    here: list[Any] = [
-        each for each in request.session.items if getattr(each, "module", None) is request.module
-    ]
-    asked = [each.callspec.params for each in here if hasattr(each, "callspec")]
-    return _told(*(":".join(each["rule"]) for each in asked if "rule" in each))
+    """Those of the rules below that are asked for."""
+    return _told(*map(":".join, _asked(request, "rule")))
 
 
-@pytest.mark.parametrize("rule", BROKEN, ids="-".join)
+@pytest.mark.parametrize("rule", one_in(3, BROKEN), ids="-".join)
 def test_a_rule_that_is_broken_shows_in_its_story(rule: tuple[str, str, str], broken: dict[str, Any]) -> None:
     """What the member that stood still had read is copied twice; a record breaks its binding."""
     run, (_, _, anomaly) = broken[":".join(rule)], rule

@@ -54,6 +54,7 @@ def due(*ends: int) -> list[tuple[int, int, str]]:
     return [(partition, offset, str(offset)) for partition, end in enumerate(ends) for offset in range(end)]
 
 
+@pytest.mark.thorough
 def test_a_job_over_connect_has_each_row_once_wherever_its_client_dies(
     floe: Embedded, server: Connect, tmp_path: Path
 ) -> None:

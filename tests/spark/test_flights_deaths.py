@@ -140,6 +140,7 @@ async def test_an_attempt_that_died_at_any_step_is_made_good_by_the_next(
     assert len(await asyncio.to_thread(quarantine, spark)) == 3
 
 
+@pytest.mark.thorough
 async def test_a_driver_that_is_killed_leaves_what_the_next_run_makes_good(
     topics: FlightsRig, spark: SparkSession
 ) -> None:

@@ -95,6 +95,7 @@ def remake(spark: SparkSession) -> None:
     assert flights.run(spark, LAKE) == [], "watermarks are what they were"
 
 
+@pytest.mark.thorough
 async def test_repairs_and_backfills_are_exact_wherever_they_die(
     topics: FlightsRig, spark: SparkSession
 ) -> None:

@@ -100,6 +100,7 @@ def run_as_kubernetes_would(shell: Shell, text: str) -> None:
     assert shell.said[-1:] == ["offsets as before rows 4"]
 
 
+@pytest.mark.thorough
 def test_every_command_of_the_page_runs_and_says_what_the_page_says(shell: Shell) -> None:
     ran = 0
     for block in blocks(PAGE):

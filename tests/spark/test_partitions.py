@@ -80,6 +80,7 @@ async def assert_sound(spark: SparkSession, writing: Writing) -> None:
     assert await asyncio.to_thread(audited, spark, len(writing.expected[0]), 2) == []
 
 
+@pytest.mark.thorough
 async def test_spark_finds_each_row_under_every_spec_and_the_audit_what_is_misplaced(
     rig: Rig, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

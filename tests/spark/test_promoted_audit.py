@@ -90,6 +90,7 @@ def audit(promoted: Promoted) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_a_moved_table_that_went_on_is_proven_equal_from_its_start(promoted: Promoted) -> None:
     status, verdict = audit(promoted)
     assert (status, verdict["equal"], verdict["since"]) == (0, True, []), verdict

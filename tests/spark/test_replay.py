@@ -59,6 +59,7 @@ def moved(floe: Embedded, process: subprocess.Popen[str], before: list[int]) -> 
     return now
 
 
+@pytest.mark.thorough
 def test_each_record_comes_back_once_whoever_is_killed(floe: Embedded, topic: str) -> None:
     """A worker with its task, then driver, JVM and all; the command line in between, and a run to the end."""
     one = quarantined.begun(floe, topic, *PATIENCE)

@@ -2,13 +2,12 @@
 
 Two agents write, commit and collect under load; one step is armed; whichever agent reaches it first dies
 there, the other carries on, the dead one comes back. Then topic, table and chunks are judged. `make test`
-takes one step in three, `make torture` all; the simulation kills at steps as well.
+takes one step in nine, `make torture` all; the simulation kills at steps as well.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 import time
@@ -20,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from agent.net.wire.generated import incremental_alter_configs as ia
 from tests.compat.raw import call
+from tests.equipment.thorough import one_in
 from tests.torture.cluster import Cluster, Member
 from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent
 from tests.torture.inside import inspect
@@ -76,10 +76,9 @@ LATE = (
 test_latest_tables.py of tests/unit/iceberg die there, and where something is mended
 tests/unit/agent/background/test_scrub.py does.
 """
-ONE_IN = 1 if os.environ.get("TORTURE") == "full" else 3
 DIED_AT = sorted(
     (step for step in ALL_STEPS if not step.startswith((CHANGES, *LATE))), key=lambda step: step != ONCE
-)[::ONE_IN]
+)
 TOPICS, BROKERS = 2, 4  # as kinds of resources
 DELETE = 1  # as an operation on a config
 KEYS = 10  # of each partition of a compacted topic
@@ -103,7 +102,7 @@ def cluster(armed: Armed) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.parametrize("step", DIED_AT)
+@pytest.mark.parametrize("step", one_in(9, DIED_AT))
 def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     topic = "t-" + step.replace("/", "-")
     if step == "table/set-old-table-aside":

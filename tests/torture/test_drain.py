@@ -46,6 +46,7 @@ def each_drained(cluster: Zoned) -> Iterator[tuple[float, float]]:
         yield begun, time.monotonic()
 
 
+@pytest.mark.thorough
 def test_a_drain_reaches_no_application(tmp_path: Path) -> None:
     with Zoned(("", "", "")) as cluster:
         create_topic(cluster.bootstrap, "drained", PARTITIONS)

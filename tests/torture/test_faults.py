@@ -34,6 +34,7 @@ def test_every_fault_once() -> None:
         assert kept.judged(FOLDER / "every-fault", map(str, steps)) == {"every-fault": Counter()}
 
 
+@pytest.mark.thorough
 def test_the_stores_faults_over_another_server() -> None:
     """versitygw shares no code with MinIO; what it does when it is killed or cut off is its own."""
     steps = [step for step in islice(schedule(SEED, 3), len(FAULTS)) if "store" in step.fault.name]

@@ -23,6 +23,7 @@ from deploy.services.floe import FloeAgent, clustered
 from objectstore.across import across
 from objectstore.copying import Copier, side_by_side
 from objectstore.open import StoreOptions, open_store
+from tests.equipment.thorough import one_in
 from tests.torture.copying import floe
 from tests.torture.crashing_agent import Armed
 from tests.torture.promoting import (
@@ -142,7 +143,7 @@ async def _again(origin: Origin, url: str) -> None:
         await each.close()
 
 
-@pytest.mark.parametrize("step", [each for each in MOVE_STEPS if each not in ELSEWHERE])
+@pytest.mark.parametrize("step", one_in(3, [each for each in MOVE_STEPS if each not in ELSEWHERE]))
 def test_killed_within_a_table(story: Story, step: str) -> None:
     """At the first time that the step is reached, and later: in the second table, or behind others."""
     story.killed(step)

@@ -196,6 +196,7 @@ def came_back(cluster: Cluster, topic: str) -> Counter[int]:
     return Counter(flight.FromString(each).flight for each in here)
 
 
+@pytest.mark.thorough
 def test_a_replay_that_is_killed_at_each_step_doubles_nothing(
     cluster: Cluster, armed: Armed, tmp_path: Path
 ) -> None:

@@ -68,7 +68,12 @@ def test_the_console_in_a_group(protocol: str, broker: Broker, tools: Tools) -> 
 
 @pytest.mark.parametrize(
     ("acks", "codec"),
-    [("0", "none"), ("1", "gzip"), ("all", "none"), ("all", "snappy"), ("all", "lz4"), ("all", "zstd")],
+    [
+        ("0", "none"),
+        ("1", "gzip"),
+        ("all", "none"),
+        *(pytest.param("all", codec, marks=pytest.mark.compat_only) for codec in ("snappy", "lz4", "zstd")),
+    ],
 )
 async def test_perf_tests(acks: str, codec: str, broker: Broker, tools: Tools, java: Java) -> None:
     """kafka-producer-perf-test's records all arrive, in order, and kafka-consumer-perf-test counts them."""

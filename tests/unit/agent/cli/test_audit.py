@@ -160,6 +160,7 @@ def transactions(dev: Dev, topic: str) -> dict[int, int]:
     return aborted
 
 
+@pytest.mark.thorough
 def test_what_left_the_topic_by_right_stays_in_its_table(dev: Dev) -> None:
     """Records that were deleted, and those that compaction took: history, and no difference.
 
@@ -225,6 +226,7 @@ def told(dev: Dev, metric: str) -> list[str]:
     return [line.split()[1] for line in lines if line.startswith(metric)]
 
 
+@pytest.mark.thorough
 def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
     """The first one compares all; what it has compared is in a table of the catalog that anybody may read.
 
@@ -253,6 +255,7 @@ def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
     assert sum(row["rows"] for row in seen.to_pylist()) == 86, "each row is in a file that was seen"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rounds", "compared", "read_by"), [(1, 2, "spark"), (9, 4, "client")])
 def test_records_that_leave_while_they_are_compared_are_no_difference(
     dev: Dev, rounds: int, compared: int, read_by: str
@@ -276,6 +279,7 @@ def test_records_that_leave_while_they_are_compared_are_no_difference(
     assert count["consumed"] < LEAVING
 
 
+@pytest.mark.thorough
 def test_without_spark_s_jars_for_kafka_one_consumer_reads(dev: Dev, tmp_path: Path) -> None:
     assert dev.run("topic", "create", "one-reads", "--partitions", "2").status == 0
     assert dev.run("produce", "one-reads", stdin="a\nb\n").status == 0

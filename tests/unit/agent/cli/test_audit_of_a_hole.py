@@ -100,6 +100,7 @@ def test_java_reads_over_a_merged_hole(holed: Dev) -> None:
         assert [each.offset for each in java.read(consumer, len(SOUND))] == SOUND
 
 
+@pytest.mark.thorough
 def test_the_audit_finds_the_table_equal_and_names_what_was_passed_over(holed: Dev) -> None:
     status, verdict = audit(holed, TOPIC, ensure("iceberg")[0].parent)
     assert (status, verdict["equal"]) == (0, True), json.dumps(verdict)
