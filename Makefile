@@ -61,12 +61,13 @@ SPARK_BETWEEN := $(filter-out $(SPARK_FIRST) $(SPARK_LAST),$(wildcard tests/spar
 AUDITS := $(wildcard tests/unit/agent/cli/test_audit*.py)
 OTHERS := tests/compat tests/engines tests/deploy tests/versions $(MODELS) $(TORMENT) $(SPARK)
 REST := tests $(addprefix --ignore=,$(OTHERS))
-REST_FIRST := $(REST) $(addprefix --ignore=,$(AUDITS))
+ROOMS := $(patsubst %/,%,$(filter-out tests/unit/agent/,$(filter-out %__pycache__/,$(wildcard tests/unit/*/))))
+REST_FIRST := $(REST) $(addprefix --ignore=,$(AUDITS) $(ROOMS))
 LONGEST := --durations=15 --durations-min=20
 QUICK := -m "not thorough"
 
 # `make` by its name: of a line with $(MAKE), `make -n test` would run all.
-test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; six parts side by side, as most wait a lot
+test: setup ## lint, and all that is not marked thorough: real etcd, S3 servers, Kafka clients, Spark; six parts side by side, as most wait a lot
 	@mkdir -p build; rm -f build/test-*.log build/failed.jsonl; \
 	make lint > build/test-lint.log 2>&1 & lint=$$!; \
 	trap 'kill $$lint' INT TERM; \
@@ -81,11 +82,11 @@ test: setup ## everything: lint; real etcd, S3 servers, Kafka clients, Spark; si
 	(part clients-more $(CLIENTS_LAST); after part spark $(SPARK_FIRST)) & others=$$!; \
 	(part suite $(SUITE); after part audits $(AUDITS); after part spark-more $(SPARK_BETWEEN)) & suite=$$!; \
 	(part torture $(TORMENT); after part models-more $(MODELS_MORE)) & torture=$$!; \
-	part models $(PLAYED) & models=$$!; \
+	(part models $(PLAYED); after part rooms $(ROOMS)) & models=$$!; \
 	trap 'kill $$lint $$clients $$others $$suite $$torture $$models' INT TERM; \
 	$(PY) -m pytest $(QUICK) $(LONGEST) $(REST_FIRST); failed=$$?; \
 	for each in $$lint $$clients $$others $$suite $$torture $$models; do wait $$each; worst $$? $$failed; failed=$$?; done; \
-	cat $(addprefix build/test-,$(addsuffix .log,lint models models-more torture spark spark-more spark-last suite audits clients clients-more)); \
+	cat $(addprefix build/test-,$(addsuffix .log,lint models rooms models-more torture spark spark-more spark-last suite audits clients clients-more)); \
 	[ $$failed = 1 ] && { $(PY) -m tests.equipment.again; failed=$$?; }; exit $$failed
 
 thorough: services ## what `make test` leaves out for its time, beside what `make torture` runs; before an issue is closed

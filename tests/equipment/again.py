@@ -1,6 +1,6 @@
-"""What failed beside seven other parts of `make test` is tried once more, alone.
+"""What failed beside five other parts of `make test` is tried once more, alone.
 
-`python -m tests.equipment.again`. Eight parts on two cores give a test a tenth of a processor now and then,
+`python -m tests.equipment.again`. Six parts on two cores give a test a tenth of a processor now and then,
 and servers of others make their own timeouts. A test that holds alone is told, in the output of the run, as
 one that failed beside others, to be mended; the run passes. Not so where too many failed, or one of those
 that nothing outside can disturb.

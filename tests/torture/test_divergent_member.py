@@ -130,7 +130,8 @@ def test_an_agent_on_a_member_with_another_log_is_found_out(
 
 def _change_disk(member: Etcd, sound: Etcd) -> None:
     """Two partitions change places in an entry that commits a chunk: their records are each other's."""
-    payload, changed = _victim(sound)
+    _until(lambda: any(_victims(sound)), "a chunk of two partitions is committed")
+    payload, changed = next(_victims(sound))
     member.terminate()
     path = member.data / "member" / "snap" / "db"
     content = path.read_bytes()
@@ -139,7 +140,8 @@ def _change_disk(member: Etcd, sound: Etcd) -> None:
     member.start()
 
 
-def _victim(sound: Etcd) -> tuple[bytes, bytes]:
+def _victims(sound: Etcd) -> Iterator[tuple[bytes, bytes]]:
+    """Entries, and what they become. There may be none yet: a chunk has what came in its time."""
     begin, end = (base64.b64encode(each.encode()).decode() for each in (LOG, LOG[:-1] + "0"))
     answer = sound._call("kv/range", {"key": begin, "range_end": end, "sort_target": "MOD", "limit": 0})
     for each in answer["kvs"]:
@@ -151,8 +153,7 @@ def _victim(sound: Etcd) -> tuple[bytes, bytes]:
                 handles[0], handles[1] = handles[1], handles[0]
                 changed = entry.SerializeToString()
                 if len(changed) == len(payload):
-                    return payload, changed
-    raise AssertionError("no entry commits a chunk of two partitions")
+                    yield payload, changed
 
 
 def _status(agent: FloeAgent) -> dict[str, Any]:
