@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim import child
 
-SEEDS = 20  # two minutes of a core; `make simulate` runs more
+SEEDS = 13  # a minute or two of a core; `make simulate` runs more
 REACHING = 48  # that together reach everything; `make thorough` runs them
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things

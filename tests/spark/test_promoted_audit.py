@@ -101,6 +101,7 @@ def test_a_moved_table_that_went_on_is_proven_equal_from_its_start(promoted: Pro
     assert promoted.source not in told
 
 
+@pytest.mark.thorough
 def test_a_row_of_before_the_move_that_was_changed_is_found(promoted: Promoted) -> None:
     (done,) = damage(
         ["change"], TOPIC, f"floe.{TOPIC}", f"{promoted.agent.http}/iceberg", properties(promoted.minio)
