@@ -55,7 +55,7 @@ MODELS_MORE := tests/explore tests/mutation tests/checker tests/property tests/g
 MODELS := $(PLAYED) $(MODELS_MORE)
 TORMENT := tests/torture
 SPARK := tests/spark
-SPARK_FIRST := $(filter-out %/test_flights_deaths.py,$(wildcard tests/spark/test_[a-l]*.py))
+SPARK_FIRST := $(wildcard tests/spark/test_[a-e]*.py)
 SPARK_LAST := $(wildcard tests/spark/test_[p-z]*.py)
 SPARK_BETWEEN := $(filter-out $(SPARK_FIRST) $(SPARK_LAST),$(wildcard tests/spark/test_*.py))
 AUDITS := $(wildcard tests/unit/agent/cli/test_audit*.py)
@@ -138,7 +138,7 @@ restore-torture: services ## etcd lost under load and the cluster restored, RUNS
 	$(PY) -m tests.torture.restoring --runs $(or $(RUNS),10) $(if $(SEED),--seed $(SEED)) $(if $(MBPS),--mbps $(MBPS)) $(if $(HOW),--how "$(HOW)")
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
-	TORTURE=full $(PY) -m pytest tests/torture tests/spark/test_flights_deaths.py -s
+	TORTURE=full $(PY) -m pytest tests/torture -s
 
 late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n, MIX=positions)
 	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED)) $(if $(MIX),--mix $(MIX))

@@ -1,6 +1,6 @@
 """The plans that are kept are clean, and their stories still happen.
 
-`make test` has every third, `make thorough` the others.
+`make test` has every fifth, and every third broken rule; `make thorough` the others.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def runs(request: pytest.FixtureRequest) -> dict[str, Any]:
     return _told(*dict.fromkeys([*plans, *_asked(request, "name")]))
 
 
-@pytest.mark.parametrize("path", one_in(3, PLANS), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", one_in(5, PLANS), ids=lambda path: path.stem)
 def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) -> None:
     run, kept = runs[path.stem], json.loads(path.read_text())
     assert kept["story"], "a plan says what it is kept for"

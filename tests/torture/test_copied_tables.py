@@ -38,6 +38,7 @@ def lab(tmp_path: Path, etcd: Etcd, versitygw: VersityGw, bucket: Any) -> Iterat
         yield made
 
 
+@pytest.mark.thorough
 async def test_tables_of_the_copy_have_every_row_and_go_on_without_the_source(lab: Lab) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=lab.bootstrap)
     await admin.start()

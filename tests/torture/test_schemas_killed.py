@@ -131,6 +131,7 @@ class Versions(threading.Thread):
         assert self._producer.flush(WAIT_S_MAX) == 0
 
 
+@pytest.mark.thorough
 def test_rows_show_their_own_version_whoever_dies_while_one_is_added(cluster: Cluster, armed: Armed) -> None:
     topic = "moving"
     create_topic(cluster.bootstrap, topic, 1)

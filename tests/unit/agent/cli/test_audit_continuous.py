@@ -67,6 +67,7 @@ def watching(dev: Dev, *topics: str) -> Iterator[Watching]:
             process.kill()
 
 
+@pytest.mark.thorough
 def test_what_is_new_is_audited_by_turns_and_damage_is_told(dev: Dev) -> None:
     """A topic that is not there, or differs, keeps no other from its turn; one with nothing new has none."""
     for topic in ("goes-on", "harmed"):
