@@ -81,6 +81,7 @@ def test_jars_come_and_spark_writes_and_reads_a_table(
     ]
 
 
+@pytest.mark.thorough
 def test_a_tool_is_built_by_the_wheels_go(bare: dict[str, str], fresh: Path) -> None:
     code = f"from deploy.services.build import tool_path; print(tool_path({SMALLEST_TOOL!r}))"
     built = Path(run(code, bare, fresh).splitlines()[-1])
