@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from objectstore import native
-from tests.equipment.thorough import one_in
+from tests.equipment.thorough import asked, one_in
 from tests.sim import child
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
@@ -53,21 +53,11 @@ def _told(*arguments: str) -> dict[str, Any]:
     return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
 
 
-def _asked(request: pytest.FixtureRequest, parameter: str) -> list[Any]:
-    """Its values in the tests of this file that are to run: they are run in one go, for importing an agent
-    takes as long as a run."""
-    here: list[Any] = [
-        each for each in request.session.items if getattr(each, "module", None) is request.module
-    ]
-    asked = [each.callspec.params for each in here if hasattr(each, "callspec")]
-    return [each[parameter] for each in asked if parameter in each]
-
-
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """All that are asked for."""
-    plans = [path.stem for path in _asked(request, "path")]
-    return _told(*dict.fromkeys([*plans, *_asked(request, "name")]))
+    """All that are asked for, in one go: importing an agent takes as long as a run."""
+    plans = [path.stem for path in asked(request, "path")]
+    return _told(*dict.fromkeys([*plans, *asked(request, "name")]))
 
 
 @pytest.mark.parametrize("path", one_in(5, PLANS), ids=lambda path: path.stem)
@@ -99,7 +89,7 @@ def test_a_story_goes_the_same_way_without_native_code(
 @pytest.fixture(scope="module")
 def broken(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Those of the rules below that are asked for."""
-    return _told(*map(":".join, _asked(request, "rule")))
+    return _told(*map(":".join, asked(request, "rule")))
 
 
 @pytest.mark.parametrize("rule", one_in(3, BROKEN), ids="-".join)
