@@ -152,6 +152,7 @@ async def assert_sound(spark: SparkSession, end: int) -> None:
     assert await asyncio.to_thread(audited, spark, end) == []
 
 
+@pytest.mark.thorough
 async def test_files_are_left_out_by_bounds_and_no_row_with_them(
     rig: Rig, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

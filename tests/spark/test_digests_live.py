@@ -34,6 +34,7 @@ def floe(tmp_path: Path) -> Iterator[Embedded]:
         yield found
 
 
+@pytest.mark.thorough
 def test_old_ranges_are_audited_though_their_records_are_gone(
     floe: Embedded, jvm: SparkSession, tmp_path: Path
 ) -> None:

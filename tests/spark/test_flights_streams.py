@@ -147,6 +147,7 @@ class Clients:
         self._sent[topic.name] += 1
 
 
+@pytest.mark.thorough
 def test_a_stream_over_kafka_gives_the_same_and_a_run_goes_on_where_it_stopped(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -208,6 +208,7 @@ def whole(lake: Lake) -> None:
     assert sum(each.planned_files + each.commits for each in again.values()) == 0
 
 
+@pytest.mark.thorough
 async def test_maintenance_keeps_every_row_whatever_dies_moves_or_is_sick(lake: Lake) -> None:
     await asyncio.to_thread(dry, lake)
     await asyncio.to_thread(killed, lake)

@@ -104,6 +104,7 @@ async def test_nobody_else_changes_its_rows_or_its_version(rig: Rig, spark: Spar
             )
 
 
+@pytest.mark.thorough
 async def test_the_audit_finds_rows_that_share_an_id(rig: Rig, spark: SparkSession) -> None:
     await rig.create_topic(partitions=2, **V3)
     await commits(rig, rig.committer(), 2)

@@ -69,6 +69,7 @@ def run(code: str, environment: dict[str, str], tree: Path) -> str:
     return ran.stdout.strip()
 
 
+@pytest.mark.thorough
 def test_jars_come_and_spark_writes_and_reads_a_table(
     bare: dict[str, str], fresh: Path, tmp_path: Path
 ) -> None:

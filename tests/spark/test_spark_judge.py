@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.checker.judge import judge
@@ -24,6 +25,7 @@ OPERATIONS = 8
 PATIENCE = Patience(group_ns=15_000_000_000)
 
 
+@pytest.mark.thorough
 def test_spark_and_the_pure_checker_judge_alike(spark: SparkSession, tmp_path: Path) -> None:
     histories = {path.stem: load(path.read_text().splitlines()) for path in (*BAD, *GOOD)}
     histories |= {f"made-{seed}": made(seed) for seed in range(MADE)}

@@ -69,6 +69,7 @@ def due(*ends: int) -> list[tuple[int, int, str]]:
     ]
 
 
+@pytest.mark.thorough
 def test_a_driver_killed_before_and_after_its_commit_leaves_each_row_once(
     floe: Embedded, cluster: Cluster, tmp_path: Path
 ) -> None:

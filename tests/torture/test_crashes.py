@@ -2,7 +2,7 @@
 
 Two agents write, commit and collect under load; one step is armed; whichever agent reaches it first dies
 there, the other carries on, the dead one comes back. Then topic, table and chunks are judged. `make test`
-takes one step in nine, `make torture` all; the simulation kills at steps as well.
+takes one step in sixteen, `make torture` all; the simulation kills at steps as well.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def cluster(armed: Armed) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.parametrize("step", one_in(9, DIED_AT))
+@pytest.mark.parametrize("step", one_in(16, DIED_AT))
 def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     topic = "t-" + step.replace("/", "-")
     if step == "table/set-old-table-aside":

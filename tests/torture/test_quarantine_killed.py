@@ -211,6 +211,7 @@ def test_a_replay_that_is_killed_at_each_step_doubles_nothing(
     assert came_back(cluster, "back") == Counter(range(QUARANTINED))
 
 
+@pytest.mark.thorough
 def test_positions_that_are_committed_afterwards_are_seen_to_double(cluster: Cluster, tmp_path: Path) -> None:
     """The control: records and position are two transactions, and the replay dies between them."""
     quarantined(cluster, "afterwards")

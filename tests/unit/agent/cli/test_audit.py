@@ -61,6 +61,7 @@ def audit(
     return ran.status, json.loads(ran.out)
 
 
+@pytest.mark.thorough
 def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with transactions: aborted and open ones are in neither, and a row of an aborted one is seen.
 
