@@ -161,6 +161,7 @@ class Replica:
         """
         self._author.registration = register
         await self._follower.load()
+        self._last_tick = self._loop.time()  # waiting for a log or a store that was not there is no pause
         self._run(self._follower.run())
         self._run(self._housekeep())
         self._run(self._catch_up_and_write())

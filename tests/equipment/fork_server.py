@@ -20,6 +20,8 @@ from typing import Any
 
 IMPORTED = ("agent.cli.app", "agent.cli.serving", "agent.app")
 """What every agent imports. Code of an earlier version may have it elsewhere, and imports more itself."""
+INTERRUPTED = signal.getsignal(signal.SIGINT)
+"""What Python does with SIGINT by itself: nothing when whoever started it had it ignored, as `command &` has."""
 
 
 def main() -> dict[str, Any] | None:
@@ -45,7 +47,7 @@ def main() -> dict[str, Any] | None:
 def become(asked: dict[str, Any]) -> None:
     """Be `python -m <module> <words>`, as if started with that folder, environment and log."""
     os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, INTERRUPTED)
     os.chdir(asked["folder"])
     log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(log, 1)

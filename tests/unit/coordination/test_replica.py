@@ -393,6 +393,17 @@ async def test_starting_waits_for_the_log(agents: Agents) -> None:
     assert a.ready
 
 
+async def test_waiting_to_be_started_is_no_pause(agents: Agents) -> None:
+    """An agent waits for its store and its log as long as they are away, and then begins with no such word."""
+    a, woken = agents.make("a"), list[str]()
+    a.on_wake.append(lambda: woken.append("woken"))
+    a._last_tick -= 3600
+    await a.start(registration("a"))
+    assert a.check_awake()
+    assert a.ready
+    assert woken == []
+
+
 async def test_a_pause_longer_than_the_lease_is_noticed_before_anything_else(agents: Agents) -> None:
     a = await agents.start("a", ttl_s=0.2)
     woken: list[bool] = []

@@ -69,6 +69,17 @@ def until(look: Callable[[], list[str]]) -> list[str]:
     return found
 
 
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["interrupts", "ignored"])
+def interrupt(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What SIGINT does here, and in what is started: nothing in a shell's background."""
+    forks.end()  # a server is as this process was when it started
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+    forks.end()
+
+
+@pytest.mark.usefixtures("interrupt")
 def test_it_is_told_the_same(told: Path) -> None:
     of: dict[str, dict[str, object]] = {}
     for _ in range(forks.SEEDS):
