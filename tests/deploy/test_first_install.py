@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def lines(agent: FloeAgent) -> list[tuple[str, str]]:
     return [(each["event"], each["level"]) for each in found]
 
 
+def ended(agent: FloeAgent) -> list[tuple[str, str]]:
+    """The whole story: it is ready a moment before it says so."""
+    while STORY[-1] not in (said := lines(agent)):
+        time.sleep(0.05)
+    return said
+
+
 async def test_an_agent_outwaits_etcd_the_store_and_the_bucket(tmp_path: Path) -> None:
     etcd, store = Etcd(tmp_path / "etcd"), Minio(tmp_path / "minio")
     settings = clustered(etcd=etcd.endpoint, bucket_url=f"s3://{BUCKET}/a", store=store)
@@ -87,8 +95,7 @@ async def test_an_agent_outwaits_etcd_the_store_and_the_bucket(tmp_path: Path) -
         assert await told(agent, lambda reasons: not reasons) == ""
         assert agent.pid == first
         os.kill(first, 0)
-        while STORY[-1] not in (said := lines(agent)):  # ready a moment before it says so
-            await asyncio.sleep(0.05)
+        said = await asyncio.to_thread(ended, agent)
         places = [said.index(line) for line in STORY]
         assert places == sorted(places), said
         assert len(said) < 30, "a line when it begins and ends, and one a minute"

@@ -21,7 +21,7 @@ from typing import Any
 IMPORTED = ("agent.cli.app", "agent.cli.serving", "agent.app")
 """What every agent imports. Code of an earlier version may have it elsewhere, and imports more itself."""
 INTERRUPTED = signal.getsignal(signal.SIGINT)
-"""What Python does with SIGINT by itself: nothing when whoever started it had it ignored, as `command &` has."""
+"""What Python does with SIGINT by itself: nothing where who started it has it ignored, as `command &` has."""
 
 
 def main() -> dict[str, Any] | None:

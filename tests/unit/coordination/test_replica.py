@@ -394,7 +394,7 @@ async def test_starting_waits_for_the_log(agents: Agents) -> None:
 
 
 async def test_waiting_to_be_started_is_no_pause(agents: Agents) -> None:
-    """An agent waits for its store and its log as long as they are away, and then begins with no such word."""
+    """An agent waits for its store and its log while they are away, and then begins with no such word."""
     a, woken = agents.make("a"), list[str]()
     a.on_wake.append(lambda: woken.append("woken"))
     a._last_tick -= 3600
