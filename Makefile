@@ -129,10 +129,10 @@ explore: setup ## every order of events in small clusters, and broken rules; the
 mutate: setup ## small changes of the core that no quick test notices, in build/mutation.txt (SECONDS=900, SEED, ONLY=a file, HAND=1: the wrong lines of by_hand.py)
 	$(PY) -m tests.mutation --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1) --only "$(ONLY)" $(if $(HAND),--hand)
 
-simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); PAIRS=1: two faults at once more (SEED=n PAIR=a+b: one; KNOWN=pairs.json: go on); SICK=1: one agent is sick; CONTROLS=1: rules broken
+simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); PAIRS=1: two faults at once more (SEED=n PAIR=a+b: one; KNOWN=pairs.json: go on); SICK=1: one agent is sick; PROGRESS=file: in several goes; CONTROLS=1: rules broken
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) --jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED)) \
 		$(if $(PLAN),--plan $(PLAN)) $(if $(SHRINK),--shrink) $(if $(SICK),--sick) $(if $(CONTROLS),--controls) \
-		$(if $(PAIRS),--pairs) $(if $(PAIR),--pair $(PAIR)) $(if $(KNOWN),--known $(KNOWN))
+		$(if $(PAIRS),--pairs) $(if $(PAIR),--pair $(PAIR)) $(if $(KNOWN),--known $(KNOWN)) $(if $(PROGRESS),--progress $(PROGRESS))
 
 restore-torture: services ## etcd lost under load and the cluster restored, RUNS times (SEED=n is the first run's; MBPS=10: so much load)
 	$(PY) -m tests.torture.restoring --runs $(or $(RUNS),10) $(if $(SEED),--seed $(SEED)) $(if $(MBPS),--mbps $(MBPS)) $(if $(HOW),--how "$(HOW)")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from tests.sim import quick
+from tests.sim import progress, quick
 from tests.sim.controls_table import catch
 from tests.sim.many import report, run
 from tests.sim.outcome import Outcome
@@ -47,9 +47,15 @@ def main() -> int:
         return _one(plan, plan.name, given)
     if given.plan is not None:
         return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
-    plans = (plan_for(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
+    try:
+        before = None if given.progress is None else progress.load(given.progress, given.first)
+    except progress.OtherCode as other:
+        print(other, file=sys.stderr)
+        return 2
+    first, end = given.first + (before.done if before else 0), given.first + given.seeds
+    plans = (plan_for(seed, given.seconds) for seed in range(first, end))
     plans = (plan for plan in plans if plan.agents in (given.agents or (plan.agents,)))
-    return _paired(plans, given) if given.pairs else _many(plans, given)
+    return _paired(plans, given) if given.pairs else _many(plans, given, before)
 
 
 def _sick_plan(seed: int, seconds: float) -> Plan:
@@ -78,10 +84,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=int, nargs="*", metavar="SEED", help="the traces of clean seeds too, or of these"
     )
+    parser.add_argument(
+        "--progress", type=Path, metavar="FILE", help="where it says how far it is, and goes on from"
+    )
     parser.add_argument("--controls", nargs="*", help="break each rule (or these) until it is caught")
     given = parser.parse_args()
     if given.pair and (given.seed is None or given.sick):
         parser.error("--pair says which two faults are added to the plan of one --seed that is not --sick")
+    if given.progress is not None and (given.pairs or given.sick or given.agents):
+        parser.error("--progress is of consecutive seeds; leave out --pairs, --sick and --agents")
     if given.pairs and given.sick:
         parser.error("--pairs: a sick agent is judged while nothing else is wrong; leave out --sick")
     try:
@@ -91,9 +102,9 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def _many(plans: Iterable[Plan], given: argparse.Namespace) -> int:
+def _many(plans: Iterable[Plan], given: argparse.Namespace, before: progress.Progress | None) -> int:
     kept, told = partial(_keep, out=given.out), partial(print, flush=True)
-    whole = run(plans, given.jobs, kept, told, also=_also(given))
+    whole = run(plans, given.jobs, kept, told, also=_also(given), before=before)
     return 1 if whole.bad else 0
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
+from typing import Protocol
 
 from tests.sim.coverage import Coverage
 from tests.sim.outcome import Outcome
@@ -46,14 +47,30 @@ class Sum:
         self.bad += other.bad
 
 
+class Before(Protocol):
+    """What goes before have run (progress.py)."""
+
+    @property
+    def whole(self) -> Sum: ...
+    @property
+    def wall_s(self) -> float: ...
+    def keep(self, whole: Sum, wall_s: float) -> None: ...
+
+
 def run(
-    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, also: Container[int] = ()
+    plans: Iterable[Plan],
+    jobs: int,
+    kept: Kept,
+    told: Callable[[str], None],
+    *,
+    also: Container[int] = (),
+    before: Before | None = None,
 ) -> Sum:
     """All of them, and a report. `kept` is given each bad outcome (those of the seeds `also` good ones, too)
-    and its name, in the process that ran it.
+    and its name, in the process that ran it. What was run `before` counts, and is to be in no plan.
     """
-    begun = _wall()
-    whole = gathered(plans, jobs, kept, told, also=also)
+    begun = _wall() - (before.wall_s if before else 0)
+    whole = gathered(plans, jobs, kept, told, also=also, before=before)
     report(whole, told, _wall() - begun)
     return whole
 
@@ -65,13 +82,22 @@ def report(whole: Sum, told: Callable[[str], None], wall_s: float) -> None:
 
 
 def gathered(
-    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, also: Container[int] = ()
+    plans: Iterable[Plan],
+    jobs: int,
+    kept: Kept,
+    told: Callable[[str], None],
+    *,
+    also: Container[int] = (),
+    before: Before | None = None,
 ) -> Sum:
     """Likewise, without the report."""
-    whole, begun, due = Sum(), _wall(), TOLD_SEEDS
+    whole, begun = (before.whole, _wall() - before.wall_s) if before else (Sum(), _wall())
+    due = whole.counts["seeds"] + TOLD_SEEDS
     with _mapped(jobs) as mapped:
         for part in mapped(partial(_piece, kept=kept, also=also), _pieces(plans)):
             whole.add(part)
+            if before is not None:
+                before.keep(whole, _wall() - begun)
             for _, text in part.bad:
                 told(text)
             if whole.counts["seeds"] >= due:
