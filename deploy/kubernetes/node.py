@@ -57,6 +57,7 @@ PROGRAMS = (
     "kubelet",
     "kube-proxy",
     "kubectl",
+    "coredns",
     "kube-router",
     "metrics-server",
 )
@@ -246,7 +247,7 @@ class Node:
             f"--node-labels=topology.kubernetes.io/zone={ZONE}",
         )
         self._spawn("kube-proxy", f"--config={RUN}/proxy.yaml", f"--hostname-override={NAME}")
-        self._spawn("coredns", str(tool_path("coredns")), "-conf", f"{RUN}/Corefile")
+        self._spawn("coredns", "-conf", f"{RUN}/Corefile")
         self.kubectl("apply", "-f", "-", given=objects())
         self._spawn("metrics-server", *metrics_server(self.kubeconfig, RUN / "pki" / "metrics"))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from deploy.kubernetes.namespaces import STATE, NotHere, inside
 from deploy.services.build import BuildError
 from deploy.setup.debian import NotToBeHad
+from deploy.setup.gateway import NoGateway
 from tests.kubernetes.built import Built
 from tests.kubernetes.page import merged, write
 
@@ -34,7 +35,7 @@ def main() -> int:
         found = STATE / "results.json"
         found.unlink(missing_ok=True)  # of a run of some experiments, or one that was cut off
         status = inside("tests.kubernetes.story", *sys.argv[1:])
-    except (NotHere, NotToBeHad, BuildError, ValueError) as error:
+    except (NotHere, NoGateway, NotToBeHad, BuildError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     if found.exists() and (not sys.argv[1:] or os.environ.get("KEEP")):

@@ -1,7 +1,7 @@
 """What the cluster is made of: built or brought where it is missing, side by side, each with its time.
 
-Go's compiler takes all processors there are, one tool after another; Debian's packages, wheels and jars come
-over the network meanwhile, and layers are packed by one thread.
+Go's compiler takes all processors there are, one tool after another; Debian's packages, wheels (the gateway
+is one) and jars come over the network meanwhile, and layers are packed by one thread.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from deploy.images.oci import Image, of_programs
 from deploy.kubernetes.settings import PAUSE
 from deploy.services.build import tool_path
 from deploy.setup.debian import unpacked
+from deploy.setup.gateway import program
 from deploy.setup.jars import ensure
 from tests.kubernetes import gateway
 from tests.kubernetes.manifests import SERVERS
 
 IMAGES = Path(__file__).resolve().parents[2] / "build" / "images"
-TOOLS = ("kubernetes", "coredns", "pause", "etcd", "minio", "helm", "traefik")
+TOOLS = ("kubernetes", "pause", "etcd", "minio", "helm")
 IMAGES_OF_PROGRAMS = (
     ("pause", PAUSE, ("pause",)),
     ("gateway", gateway.IMAGE, ("traefik",)),
@@ -54,7 +55,7 @@ class Built:
         self.seconds: dict[str, float] = {}
 
     def all(self) -> Image:
-        """Everything. Raises BuildError, NotToBeHad, ValueError and CalledProcessError."""
+        """Everything. Raises BuildError, NoGateway, NotToBeHad, ValueError and CalledProcessError."""
         IMAGES.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(3) as beside:
             tools = beside.submit(self._tools)
@@ -71,6 +72,7 @@ class Built:
 
     def _tools(self) -> None:
         found = {each: self._took(each, partial(tool_path, each)) for each in TOOLS}
+        found["traefik"] = self._took("traefik", program)
         self._took("definitions of the Gateway API", gateway.crds)
         for image, name, programs in IMAGES_OF_PROGRAMS:
             made = partial(programs_image, name, {each: found[each] for each in programs}, image)

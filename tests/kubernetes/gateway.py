@@ -19,7 +19,7 @@ NAME = "edge"
 CLASS = "traefik"
 HTTP_PORT, TLS_PORT, PING_PORT = 8000, 8443, 8080
 """Of the pod; Traefik has a Gateway's listener where it has an entry point with the same port."""
-TOOL, MODULE, CHANNEL = "traefik", "sigs.k8s.io/gateway-api", "config/crd/standard"
+TOOL, MODULE, CHANNEL = "gateway-api", "sigs.k8s.io/gateway-api", "config/crd/standard"
 _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "referencegrants")
 _MORE = ("backendtlspolicies", "listenersets")
 _HTTP = {"name": "web", "protocol": "HTTP", "port": HTTP_PORT}

@@ -1,7 +1,8 @@
-// Kubernetes' six programs, its metrics server and kube-router's NetworkPolicies as one: the name that it is called by
-// says which.
+// Kubernetes' six programs, its metrics server, CoreDNS and kube-router's NetworkPolicies as one: the name that it is
+// called by says which.
 //
-// One binary shares what they all link, so that it is built in a third of the time and takes a third of the disk.
+// One binary shares what they all compile and link, so that it is built in a third of the time and takes a third of the
+// disk. (CoreDNS is of the version that asks for nothing newer than this Kubernetes: apart, it took 79 s.)
 package main
 
 import (
@@ -36,6 +37,10 @@ var programs = map[string]func() *cobra.Command{
 
 func main() {
 	name := filepath.Base(os.Args[0])
+	if name == "coredns" {
+		runCoreDNS()
+		return
+	}
 	program, known := programs[name]
 	if !known {
 		fmt.Fprintf(os.Stderr, "no program named %q here: call this by the name of one of those in main.go\n", name)

@@ -18,6 +18,7 @@ LOCKS = sorted([*ROOT.glob("requirements*.lock"), *(ROOT / "deploy" / "setup").g
 def test_the_locks_are_all_there() -> None:
     assert [each.name for each in LOCKS] == [
         "engines.lock",
+        "gateway.lock",
         "sbom.lock",
         "site.lock",
         "requirements-agent.lock",

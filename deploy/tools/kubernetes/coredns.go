@@ -1,4 +1,3 @@
-// CoreDNS with what names of a cluster need, and nothing of clouds.
 package main
 
 import (
@@ -11,7 +10,8 @@ import (
 	_ "github.com/coredns/coredns/plugin/ready"
 )
 
-func main() {
+// CoreDNS with what names of a cluster need, and nothing of clouds. It has flags of its own, and no command of cobra's.
+func runCoreDNS() {
 	dnsserver.Directives = []string{"bind", "ready", "errors", "cache", "kubernetes"}
 	coremain.Run()
 }
