@@ -6,6 +6,7 @@ Service's name-less address as any application of the cluster; they read committ
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -202,6 +203,12 @@ def _made(bootstrap: str, topic: str, config: Mapping[str, str] | None = None) -
     made[topic].result(BEGIN_SECONDS_MAX)
 
 
+class UtcTimes(logging.Formatter):
+    """As the agents' logs have them."""
+
+    converter = staticmethod(time.gmtime)
+
+
 class Load:
     """Clients that run from `begin` to `judge`."""
 
@@ -234,12 +241,21 @@ class Load:
         ]
         protocols = ("classic", "consumer")
         self._members = [
-            GroupMember(f"group-{kind}", at, topic, f"{topic}-{kind}", kind, **more) for kind in protocols
+            GroupMember(f"group-{kind}", at, topic, f"{topic}-{kind}", kind, self._log(kind), **more)
+            for kind in protocols
         ]
         for client in (*self._producers, *self._members):
             client.start()
         for client in (*self._producers, *self._members):
             _until(partial(_has_begun, client), f"{client.seen.name} did not begin")
+
+    def _log(self, kind: str) -> logging.Logger:
+        """A file for what a member's client says of where it reads: who waits long is asked there why."""
+        log = logging.Logger(kind, logging.DEBUG)
+        handler = logging.FileHandler(self._kept / f"client-{self.topic}-{kind}.log", "w", delay=True)
+        handler.setFormatter(UtcTimes("%(asctime)s.%(msecs)03d %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+        return log
 
     def judge(self, name: str, begun: float, ended: float, note: str) -> Result:
         """Stop, read everything, compare; the pauses between the two times."""

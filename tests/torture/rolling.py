@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
+from deploy.services.floe import FloeAgent
 from deploy.services.kafka import TOOLS, java_command
 from tests.equipment.zoned import Zoned
 from tests.torture.workload import read_all
@@ -28,6 +31,7 @@ from tests.torture.workload import read_all
 SETTLE_S = 3.0
 RATE = 100  # records a second of each producer
 END_SECONDS_MAX = 180
+STANDS_STILL_S = 0.8
 INFORMATION = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka tells of connections by itself: its client goes on, no call of the application fails."""
 
@@ -117,9 +121,20 @@ class IdempotentProducer(Rdkafka):
 class GroupMember(Rdkafka):
     """Subscribes, reads, commits by itself as most applications do."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, group: str, protocol: str, **more: Any) -> None:
-        """`more`: settings of the client."""
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        protocol: str,
+        log: logging.Logger | None = None,
+        **more: Any,
+    ) -> None:
+        """`more`: settings of the client. `log`: of where it reads what, and why it goes elsewhere."""
         super().__init__(name)
+        if log is not None:
+            more |= {"debug": "topic,metadata,fetch,cgrp", "log_level": 7, "logger": log}
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
@@ -257,16 +272,28 @@ def _unread(stored: Counter[bytes], mates: Sequence[GroupMember | Java]) -> set[
 
 def roll(cluster: Zoned, rounds: int, *, moving: bool) -> Iterator[tuple[float, float]]:
     """Restart one agent after another; the time of each, from SIGTERM until it has settled. `moving`: every
-    other one comes back under another address, as pods do."""
+    other one comes back under another address, as pods do, and the one before it stands still as one leaves,
+    which therefore serves for a while though Metadata does not have it any more."""
     for _ in range(rounds):
         for number, agent in enumerate(cluster.agents):
             begun = time.monotonic()
-            agent.terminate()
+            with _stands_still(cluster.agents[number - 1]) if moving else nullcontext():
+                agent.terminate()
             if moving and number % 2 == 0:
                 agent.move()
             agent.start()
             time.sleep(SETTLE_S)
             yield begun, time.monotonic()
+
+
+@contextmanager
+def _stands_still(agent: FloeAgent) -> Iterator[None]:
+    """For a moment from now on: less than others need to miss it."""
+    agent.pause()
+    again = threading.Timer(STANDS_STILL_S, agent.resume)
+    again.start()
+    yield
+    again.join()
 
 
 def rolling_restart(

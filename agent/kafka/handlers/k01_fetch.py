@@ -229,13 +229,17 @@ async def _rewrite(ctx: Context, fetched: list[Fetched], bytes_max: int) -> None
 
 
 def _sent_away(ctx: Context, request: Request, exchange: Exchange, version: int) -> Mapping[int, int]:
-    """Partition handle → the node that the client should read it from instead."""
+    """Partition handle → the node that the client should read it from instead.
+
+    An agent that Metadata does not have any more sends nobody: it serves until the others know (`_leave` in
+    agent/app.py), and then `_dismissed` says where, if anywhere.
+    """
     if version < PREFERRED_REPLICA_SINCE:
         return {}
     services = ctx.services
     zone = services.hints.known(request.rack_id or ctx.zone)
     own = ctx.state.brokers.get(services.replica.node_id)
-    if suits(own, zone) or stays(own, request.rack_id, ctx.client.software):
+    if own is None or suits(own, zone) or stays(own, request.rack_id, ctx.client.software):
         return {}
     exchange.rouse()
     wanted = _Asked(ctx, exchange, {}, {}, version >= TOPIC_IDS_SINCE).resolve()

@@ -191,6 +191,11 @@ async def test_who_follows_is_told_where_to_read_when_an_agent_leaves(
         here.services.hints.places.see([replace(moved, listeners=listeners)])
     await here.call("Metadata", MetadataRequest(topics=None), 12, client)
     await here.services.replica.leave()
+    # Until the others know it, all are served as ever: nobody is sent to where the other one is no more.
+    for each in (client, lost):
+        answer = await here.call("Fetch", fetch_request(0, rack_id=rack), 12, each)
+        part = answer.responses[0].partitions[0]
+        assert (part.preferred_read_replica, values(part)) == (-1, [b"a"])
     here.services.standing.leaving = True
     refused = (Code.NOT_LEADER_OR_FOLLOWER, -1, -1)
     pointed = (Code.NONE, 1, there.services.replica.node_id)
