@@ -89,9 +89,13 @@ class Nothing(NamedTuple):
 
 
 def serves(services: Services, client: Client, zone: str, rack: str) -> bool:
-    """Whether this agent is the one that a client of the zone reads from, whatever the partition."""
+    """Whether this agent is the one that a client of the zone reads from, whatever the partition.
+
+    One that Metadata does not have any more serves until the others know (`_leave` in agent/app.py), and
+    sends nobody meanwhile; what it tells them then is `_dismissed`'s (agent/kafka/handlers/k01_fetch.py).
+    """
     own = services.replica.state.brokers.get(services.replica.node_id)
-    return suits(own, services.hints.known(zone)) or stays(own, rack, client.software)
+    return own is None or suits(own, services.hints.known(zone)) or stays(own, rack, client.software)
 
 
 def nothing(

@@ -53,4 +53,6 @@ def _install(lock: Path, target: Path) -> None:
             f"the wheel of {lock.name} took over {INSTALL_SECONDS_MAX} s: check the network"
         ) from None
     if ran.returncode:
-        raise NoGateway(f"the wheel of {lock.name} is not to be had: {ran.stderr.strip()[-1000:]}")
+        raise NoGateway(
+            f"the wheel of {lock.name} is not to be had, is the network there? {ran.stderr.strip()[-1000:]}"
+        )

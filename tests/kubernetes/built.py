@@ -1,7 +1,7 @@
 """What the cluster is made of: built or brought where it is missing, side by side, each with its time.
 
-Go's compiler takes all processors there are, one tool after another; Debian's packages, wheels (the gateway
-is one) and jars come over the network meanwhile, and layers are packed by one thread.
+Go's compiler takes all processors there are, one tool after another; Debian's packages, wheels and
+jars come over the network meanwhile, and layers are packed by one thread.
 """
 
 from __future__ import annotations

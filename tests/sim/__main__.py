@@ -48,7 +48,7 @@ def main() -> int:
     if given.plan is not None:
         return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
     try:
-        before = None if given.progress is None else progress.load(given.progress, given.first)
+        before = None if given.progress is None else progress.load(given.progress, given.first, given.seconds)
     except progress.OtherCode as other:
         print(other, file=sys.stderr)
         return 2

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tests.sim.coverage import Coverage
 from tests.sim.outcome import Outcome
 from tests.sim.plan import Plan
 from tests.sim.world import World
+
+if TYPE_CHECKING:
+    from tests.sim.progress import Progress
 
 PIECE_SEEDS = 10
 """What one process is given at a time."""
@@ -47,16 +50,6 @@ class Sum:
         self.bad += other.bad
 
 
-class Before(Protocol):
-    """What goes before have run (progress.py)."""
-
-    @property
-    def whole(self) -> Sum: ...
-    @property
-    def wall_s(self) -> float: ...
-    def keep(self, whole: Sum, wall_s: float) -> None: ...
-
-
 def run(
     plans: Iterable[Plan],
     jobs: int,
@@ -64,7 +57,7 @@ def run(
     told: Callable[[str], None],
     *,
     also: Container[int] = (),
-    before: Before | None = None,
+    before: Progress | None = None,
 ) -> Sum:
     """All of them, and a report. `kept` is given each bad outcome (those of the seeds `also` good ones, too)
     and its name, in the process that ran it. What was run `before` counts, and is to be in no plan.
@@ -88,7 +81,7 @@ def gathered(
     told: Callable[[str], None],
     *,
     also: Container[int] = (),
-    before: Before | None = None,
+    before: Progress | None = None,
 ) -> Sum:
     """Likewise, without the report."""
     whole, begun = (before.whole, _wall() - before.wall_s) if before else (Sum(), _wall())

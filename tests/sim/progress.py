@@ -23,7 +23,7 @@ PLAYED = (
 
 
 class OtherCode(Exception):
-    """The file is of another code; the message says what to do."""
+    """The file is of another code or another run; the message says what to do."""
 
 
 def code_of(root: Path = ROOT) -> str:
@@ -45,6 +45,8 @@ class Progress:
     code: str
     first: int
     """The seed that the run begins at, whichever go this is."""
+    seconds: float
+    """Simulated, under faults, of each."""
     whole: Sum = field(default_factory=Sum)
     wall_s: float = 0.0
     """Of all goes together."""
@@ -58,7 +60,7 @@ class Progress:
         """So far it is now."""
         self.whole, self.wall_s = whole, wall_s
         told = {
-            "code": self.code, "first": self.first, "wall_s": round(wall_s, 1),
+            "code": self.code, "first": self.first, "seconds": self.seconds, "wall_s": round(wall_s, 1),
             "virtual_s": round(whole.virtual_s, 3), "cpu_s": round(whole.cpu_s, 3),
             "counts": dict(sorted(whole.counts.items())), "bad": whole.bad, "runs": whole.coverage.runs,
             "coverage": dict(sorted(whole.coverage.counts.items())),
@@ -69,9 +71,9 @@ class Progress:
         fresh.replace(self.path)
 
 
-def load(path: Path, first: int) -> Progress:
+def load(path: Path, first: int, seconds: float) -> Progress:
     """What is in the file, or nothing yet. Raises OtherCode."""
-    fresh = Progress(path, code_of(), first)
+    fresh = Progress(path, code_of(), first, seconds)
     if not path.exists():
         return fresh
     told: dict[str, Any] = json.loads(path.read_text())
@@ -81,11 +83,12 @@ def load(path: Path, first: int) -> Progress:
             f"Python ({told['code'][:12]}, this is {fresh.code[:12]}); go on in a work tree of that commit, "
             "or name another file"
         )
-    if told["first"] != first:
-        raise OtherCode(
-            f"--progress {path}: it began at seed {told['first']}, and --first says {first}; "
-            "leave that as it was"
-        )
+    for option, given in (("first", first), ("seconds", seconds)):
+        if told[option] != given:
+            raise OtherCode(
+                f"--progress {path}: it began with --{option} {told[option]}, and now it is {given}; "
+                "leave that as it was"
+            )
     coverage = Coverage()
     coverage.counts, coverage.runs = Counter(told["coverage"]), told["runs"]
     bad = [(seed, text) for seed, text in told["bad"]]

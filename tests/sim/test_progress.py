@@ -24,10 +24,10 @@ def some(seeds: int) -> Sum:
 
 def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
     path = tmp_path / "new" / "progress.json"
-    begun = progress.load(path, 3)
+    begun = progress.load(path, 3, 20.0)
     assert (begun.done, begun.wall_s) == (0, 0)
     begun.keep(some(20), 61.04)
-    again = progress.load(path, 3)
+    again = progress.load(path, 3, 20.0)
     assert (again.done, again.wall_s, again.whole.bad) == (20, 61.0, [BAD])
     assert again.whole.counts == some(20).counts
     assert (again.whole.virtual_s, again.whole.cpu_s) == (5.25, 1.5)
@@ -37,12 +37,14 @@ def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
 
 def test_seeds_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "progress.json"
-    progress.load(path, 1).keep(some(20), 1)
-    with pytest.raises(progress.OtherCode, match="began at seed 1, and --first says 2"):
-        progress.load(path, 2)
+    progress.load(path, 1, 20.0).keep(some(20), 1)
+    with pytest.raises(progress.OtherCode, match="began with --first 1, and now it is 2; leave"):
+        progress.load(path, 2, 20.0)
+    with pytest.raises(progress.OtherCode, match=r"began with --seconds 20\.0, and now it is 5\.0; leave"):
+        progress.load(path, 1, 5.0)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"code": "abc"}))
     with pytest.raises(progress.OtherCode, match="the 20 seeds in it ran on other code or another Python"):
-        progress.load(path, 1)
+        progress.load(path, 1, 20.0)
 
 
 def test_any_source_that_is_played_is_of_the_code(tmp_path: Path) -> None:
@@ -80,5 +82,5 @@ def test_the_second_go_runs_what_the_first_did_not(tmp_path: Path) -> None:
     other = child.run("tests.sim", "--seeds", "2", "--first", "2", *common, seconds_max=SECONDS_MAX)
     assert (other.returncode, other.stdout) == (2, "")
     assert other.stderr == (
-        f"--progress {path}: it began at seed 1, and --first says 2; leave that as it was\n"
+        f"--progress {path}: it began with --first 1, and now it is 2; leave that as it was\n"
     )

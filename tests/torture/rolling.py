@@ -292,8 +292,10 @@ def _stands_still(agent: FloeAgent) -> Iterator[None]:
     agent.pause()
     again = threading.Timer(STANDS_STILL_S, agent.resume)
     again.start()
-    yield
-    again.join()
+    try:
+        yield
+    finally:
+        again.join()
 
 
 def rolling_restart(

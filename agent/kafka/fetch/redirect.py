@@ -37,9 +37,9 @@ class Sent(NamedTuple):
     twice: bool = False
 
 
-def suits(broker: Broker | None, zone: str) -> bool:
+def suits(broker: Broker, zone: str) -> bool:
     """Whether clients of the zone should read from this broker, whatever the partition."""
-    return broker is not None and FETCH in broker.roles and zone in (ANYWHERE, broker.zone)
+    return FETCH in broker.roles and zone in (ANYWHERE, broker.zone)
 
 
 def follows(rack_id: str, software: str) -> bool:
@@ -47,14 +47,14 @@ def follows(rack_id: str, software: str) -> bool:
     return bool(rack_id) or software in FOLLOW_WITHOUT_RACK
 
 
-def stays(broker: Broker | None, rack_id: str, software: str) -> bool:
+def stays(broker: Broker, rack_id: str, software: str) -> bool:
     """Whether a client is served by this broker although its own zone has another one for it.
 
     A client that gives no rack has not asked for redirects (KIP-392), and some handle them badly: KafkaJS,
     sent to a node that its metadata does not know, asks nobody for the partition until its metadata is five
     minutes old. Such a client moves by itself: its next Metadata names the agent of its zone.
     """
-    return broker is not None and FETCH in broker.roles and not follows(rack_id, software)
+    return FETCH in broker.roles and not follows(rack_id, software)
 
 
 def elsewhere(

@@ -25,12 +25,12 @@ from agent.kafka.context import Context
 from agent.kafka.fetch.driver import Fetched, FetchRequest
 from agent.kafka.fetch.exchange import Exchange, opened
 from agent.kafka.fetch.planner import PartitionView, Wanted, aborted_in
-from agent.kafka.fetch.redirect import WHEREVER, elsewhere, follows, stays, suits
+from agent.kafka.fetch.redirect import WHEREVER, elsewhere, follows
 from agent.kafka.fetch.rewriting import Reader
 from agent.kafka.fetch.sessions import NOWHERE, READ_COMMITTED, Row
 from agent.kafka.handlers.fetch_rights import Place, asked_again, empty, refusals
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
-from agent.kafka.repeats import nothing
+from agent.kafka.repeats import nothing, serves
 from agent.net.wire.generated.fetch import AbortedTransaction, FetchResponse, PartitionData
 from agent.net.wire.generated.fetch import FetchRequest as Request
 from coordination.kafka_codes import Code
@@ -229,17 +229,10 @@ async def _rewrite(ctx: Context, fetched: list[Fetched], bytes_max: int) -> None
 
 
 def _sent_away(ctx: Context, request: Request, exchange: Exchange, version: int) -> Mapping[int, int]:
-    """Partition handle → the node that the client should read it from instead.
-
-    An agent that Metadata does not have any more sends nobody: it serves until the others know (`_leave` in
-    agent/app.py), and then `_dismissed` says where, if anywhere.
-    """
+    """Partition handle → the node that the client should read it from instead."""
     if version < PREFERRED_REPLICA_SINCE:
         return {}
-    services = ctx.services
-    zone = services.hints.known(request.rack_id or ctx.zone)
-    own = ctx.state.brokers.get(services.replica.node_id)
-    if own is None or suits(own, zone) or stays(own, request.rack_id, ctx.client.software):
+    if serves(ctx.services, ctx.client, request.rack_id or ctx.zone, request.rack_id):
         return {}
     exchange.rouse()
     wanted = _Asked(ctx, exchange, {}, {}, version >= TOPIC_IDS_SINCE).resolve()
