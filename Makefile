@@ -138,7 +138,7 @@ restore-torture: services ## etcd lost under load and the cluster restored, RUNS
 	$(PY) -m tests.torture.restoring --runs $(or $(RUNS),10) $(if $(SEED),--seed $(SEED)) $(if $(MBPS),--mbps $(MBPS)) $(if $(HOW),--how "$(HOW)")
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
-	TORTURE=full $(PY) -m pytest tests/torture -s
+	TORTURE=full $(PY) -m pytest tests/torture tests/versions/test_rolling_upgrade.py -s
 
 late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n, MIX=positions)
 	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED)) $(if $(MIX),--mix $(MIX))
