@@ -97,7 +97,7 @@ class App:
     _services: Services | None = None
     _dispatcher: Dispatcher | TracedDispatcher | None = None
     _exporting: Exporting | None = None
-    _trail_writer: TrailWriter | None = None
+    _trail_writer: TrailWriter
     _stopping = False
     peers: Peers | None = None
     relaying: Relaying | None = None
@@ -229,15 +229,14 @@ class App:
         await self.replica.start(self._registration(peer_address))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
-        if self._trail_writer is not None:
-            self._trail_writer.start()
+        self._trail_writer.start()
         warming = self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
         await asyncio.gather(warming, self.standing.give_way())
         await self.replica.enter()
         services.groups.start()
         services.consumer_groups.start()
         self.health.start()
-        await self.background.start(fingerprint.cluster_id)
+        await self.background.start(fingerprint)
         _log.info(
             "serving",
             kafka=self.kafka_ports,
@@ -319,6 +318,8 @@ class App:
             await self._inside.stop()
         if self._exporting is not None:
             await self._exporting.stop()
+        if self._services is not None:
+            self._trail_writer.close()
         await self.store.close()
         await self.log.close()
         _log.info("stopped")
@@ -335,8 +336,6 @@ class App:
         services.fetch.leave()
         await services.groups.stop()
         await services.consumer_groups.stop()
-        if self._trail_writer is not None:
-            await self._trail_writer.stop()
         if seconds:
             drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
             try:
@@ -344,6 +343,7 @@ class App:
                     await drains
             except TimeoutError:
                 _log.warning("not everything was flushed in time", seconds=seconds)
+        await self._trail_writer.stop()  # after what it tells of, before what it writes by
         await services.produce.close()
         await self._server.drain(0)
 
@@ -390,14 +390,14 @@ class App:
         config = self.config.peers
         if not config.enabled or scheme(self.config.log.url) == "sqlite":
             return ""
-        cluster_id = fingerprint.cluster_id
         self.peers = Peers(
             self.config,
             self.clock,
             self.replica,
             self.reader,
             self.store,
-            cluster_id,
+            fingerprint.cluster_id,
+            self.metrics,
             lambda: told_now(self.config.agent_name, self.metrics, self.health.reasons()).encoded(),
         )
         if self.relayed is not None:

@@ -18,6 +18,7 @@ from coordination.backoff import Backoff
 from coordination.log import Fenced, Full, LogRegressed, Unavailable
 from objectstore.episodes import Episodes, loop_time, through
 
+RENEWED_AGAIN_S = 0.5  # after a renewal of a lease that failed: it may end before the next was due
 _logger = logging.getLogger("floe.coordination.log")
 
 

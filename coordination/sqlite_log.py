@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from coordination.backoff import Backoff
-from coordination.chain import AppendChain, AttemptFailed, KeyState
+from coordination.chain import RENEWED_AGAIN_S, AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
 from coordination.log import (
     Entries,
@@ -214,11 +214,13 @@ class SqliteChain(AppendChain):
         return await self._log.key_of(self._incarnation)
 
     async def _renew(self, ttl_s: float) -> None:
-        alive = True
+        alive, pause_s = True, ttl_s / 3
         while alive:
-            await asyncio.sleep(ttl_s / 3)
+            await asyncio.sleep(pause_s)
+            pause_s = min(ttl_s / 3, RENEWED_AGAIN_S)
             with suppress(AttemptFailed):
                 alive = await self._log.renew(self._incarnation, self._owner, ttl_s)
+                pause_s = ttl_s / 3
 
 
 _wakers: dict[str, list[_Waker]] = {}

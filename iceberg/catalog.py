@@ -6,7 +6,6 @@ What Spark, pyiceberg and DuckDB need of the specification (open-api/rest-catalo
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,12 +15,15 @@ from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.acl_types import Operation
+from coordination.state.tables import namespace_digest
 from coordination.state.types import Refused
+from iceberg import rest_body
 from iceberg.rest_access import Access, Everybody, Gate, Missing
 from iceberg.rest_errors import (
     CatalogError,
     already_exists,
     bad_request,
+    commit_failed,
     commit_unknown,
     no_such_namespace,
     no_such_table,
@@ -41,6 +43,8 @@ _logger = logging.getLogger("floe.iceberg.catalog")
 Answer = tuple[int, object | None]
 
 LEVEL_SEPARATORS = ("\x1f", "%1F", "%1f")
+NAMESPACE_ATTEMPTS_MAX = 16
+"""Tries of one change of a namespace's properties: each but the last was overtaken by another's."""
 
 ENDPOINTS = (
     "GET /v1/{prefix}/namespaces",
@@ -277,7 +281,8 @@ class Catalog:
             raise bad_request(f"namespace {levels!r}: a list of names without dots and slashes is needed")
         properties = _strings(body.get("properties") or {})
         name = ".".join(levels)
-        await self._put_namespace(name, properties, must_not_exist=True)
+        message = PutNamespace(name=name, properties=config_entries(properties), must_not_exist=True)
+        await self._submit(message, name)
         return 200, {"namespace": levels, "properties": properties}
 
     async def _namespace(self, name: str, asked: Asked) -> Answer:
@@ -295,23 +300,28 @@ class Catalog:
         raise CatalogError(404, "NotFoundException", f"{asked.method} of a namespace is not offered")
 
     async def _change_namespace(self, name: str, body: Mapping[str, Any]) -> Answer:
-        properties = dict(self._properties(name))
-        updates, removals = _strings(body.get("updates") or {}), list(body.get("removals") or [])
+        updates, removals = _strings(body.get("updates") or {}), _names(body.get("removals") or [])
         both = sorted(set(updates) & set(removals))
         if both:
             raise CatalogError(
                 422, "UnprocessableEntityException", f"{', '.join(both)}: updated and removed at once"
             )
-        removed = [each for each in removals if properties.pop(each, None) is not None]
-        await self._put_namespace(name, {**properties, **updates}, must_not_exist=False)
-        missing = [each for each in removals if each not in removed]
-        return 200, {"updated": sorted(updates), "removed": removed, "missing": missing}
-
-    async def _put_namespace(self, name: str, properties: Mapping[str, str], *, must_not_exist: bool) -> None:
-        await self._submit(
-            PutNamespace(name=name, properties=config_entries(properties), must_not_exist=must_not_exist),
-            name,
-        )
+        for _ in range(NAMESPACE_ATTEMPTS_MAX):
+            before = self._properties(name)
+            removed = [each for each in removals if each in before]
+            after = {each: value for each, value in before.items() if each not in removed} | updates
+            message = PutNamespace(
+                name=name, properties=config_entries(after), expected=namespace_digest(before)
+            )
+            try:
+                await self._submit(message, name)
+            except CatalogError as error:
+                if error.kind != "CommitFailedException":
+                    raise
+            else:
+                missing = [each for each in removals if each not in removed]
+                return 200, {"updated": sorted(updates), "removed": removed, "missing": missing}
+        raise unavailable(f"namespace {name} was changed by others {NAMESPACE_ATTEMPTS_MAX} times: try again")
 
     async def _submit(self, message: PutNamespace | DropNamespace, name: str) -> None:
         try:
@@ -325,6 +335,8 @@ class Catalog:
                 raise CatalogError(409, "NamespaceNotEmptyException", result.message)
             if result.code is Code.RESOURCE_NOT_FOUND:
                 raise no_such_namespace(name)
+            if result.code is Code.INVALID_UPDATE_VERSION:
+                raise commit_failed(result.message)
             raise bad_request(result.message)
 
     async def _rename(self, among: Tables | Views, asked: Asked, missing: Missing) -> Answer:
@@ -343,7 +355,7 @@ def _failed(error: CatalogError) -> Answer:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body or b"{}")
+        found = rest_body.parsed(body or b"{}")
     except ValueError as error:
         raise bad_request(f"the body is not JSON: {error}") from error
     if not isinstance(found, dict):
@@ -355,6 +367,12 @@ def _strings(found: object) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
         raise bad_request(f"properties {found!r}: an object of strings is needed")
     return {str(name): value for name, value in found.items()}
+
+
+def _names(found: object) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise bad_request(f"removals {found!r}: a list of names is needed")
+    return list(dict.fromkeys(found))
 
 
 def _join(segment: str) -> str:

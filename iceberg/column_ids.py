@@ -9,7 +9,7 @@ another package; where it has another name it is another thing, and gets a colum
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,27 +32,70 @@ class ColumnIds:
     known: dict[str, dict[int, Names]] = field(default_factory=dict)
     last: int = FIRST_MESSAGE_ID - 1
 
-    def find(self, parent: int, each: Field, message: str, taken: Collection[int] = ()) -> int | None:
-        """The column of a field of `message` inside column `parent`, if it has one that is not `taken`."""
-        return self._find(_key(parent, each.known_as or each.number, each), message, each.name, taken)
+    def find(
+        self, parent: int, fields: Sequence[Field], message: str, *, renames: bool = False
+    ) -> list[int | None]:
+        """The columns that fields of `message` have inside column `parent`; None for a field without one.
+        With `renames` also those that a field had as what it was known as before.
 
-    def take(self, parent: int, each: Field, message: str, taken: Collection[int] = ()) -> int:
+        The order of the fields says nothing: of several that could have one column it is the field's to which
+        it was given last, and only then that of one which knows it by a former name. The others look further.
+        """
+        found: list[int | None] = [None] * len(fields)
+        waiting = [*range(len(fields))]
+        while waiting:
+            taken = {column for column in found if column is not None}
+            wanted: dict[int, list[int]] = {}
+            for at in waiting:
+                column = self._wanted(parent, fields[at], message, taken, renames=renames)
+                if column is not None:
+                    wanted.setdefault(column, []).append(at)
+            for column, places in wanted.items():
+                best = places[0]
+                if len(places) > 1:
+                    best = max(places, key=lambda at: (self._claim(parent, fields[at], message, column), -at))
+                found[best] = column
+            waiting = [at for places in wanted.values() for at in places if found[at] is None]
+        return found
+
+    def take(self, parent: int, fields: Sequence[Field], message: str) -> list[int]:
         """The same, with a new id where there is none; from now on the message finds it by its own name.
 
         A field that was known as something else before has the column that it had then.
         """
-        column = self.find(parent, each, message, taken)
-        for alias in each.aliases if column is None else ():
+        given = []
+        for each, found in zip(fields, self.find(parent, fields, message, renames=True), strict=True):
+            column = self.give() if found is None else found
+            key = _key(parent, each.known_as or each.number, each)
+            columns = self.known.get(key, {})
+            if found is not None and found not in columns:
+                self.known.pop(key, None)  # the newest that a column was given to comes last
+            names = self.known.setdefault(key, columns).setdefault(column, {})
+            names.pop(ANY_MESSAGE, None)
+            names[message] = each.name
+            given.append(column)
+        return given
+
+    def _wanted(
+        self, parent: int, each: Field, message: str, taken: Collection[int], *, renames: bool
+    ) -> int | None:
+        """The column that a field would have if it were alone, of those that are not `taken`."""
+        column = self._find(_key(parent, each.known_as or each.number, each), message, each.name, taken)
+        for alias in each.aliases if renames and column is None else ():
             column = self._find(_key(parent, alias, each), message, alias, taken)
             if column is not None:
                 break
-        if column is None:
-            column = self.give()
-        key = _key(parent, each.known_as or each.number, each)
-        names = self.known.setdefault(key, {}).setdefault(column, {})
-        names.pop(ANY_MESSAGE, None)
-        names[message] = each.name
         return column
+
+    def _claim(self, parent: int, each: Field, message: str, column: int) -> tuple[bool, bool, int]:
+        """How good a field's claim to a column is: whether it had it under its name, and got none since; of
+        several such, who was given it last.
+        """
+        key = _key(parent, each.known_as or each.number, each)
+        columns = self.known.get(key, {})
+        own = [number for number, names in columns.items() if message in names or ANY_MESSAGE in names]
+        newest = column in columns and (own or [*columns])[-1] == column
+        return column in columns, newest, [*self.known].index(key) if newest else 0
 
     def _find(self, key: str, message: str, name: str, taken: Collection[int]) -> int | None:
         found = {column: names for column, names in self.known.get(key, {}).items() if column not in taken}

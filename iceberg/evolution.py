@@ -93,12 +93,11 @@ def columns_of(
 ) -> list[Mapping[str, Any]]:
     """The columns that the message's fields have inside column `parent`, in the order of `shape`."""
     by_id = {each["id"]: each for each in columns}
-    found: dict[int, Mapping[str, Any]] = {}
-    for each in shape.fields:
-        column = ids.find(parent, each, message, found)
+    found = []
+    for each, column in zip(shape.fields, ids.find(parent, shape.fields, message), strict=True):
         assert column is not None, f"field {each.name} of {message} has no column"
-        found[column] = by_id[column]
-    return [*found.values()]
+        found.append(by_id[column])
+    return found
 
 
 def numbers_of(
@@ -127,9 +126,7 @@ class _Merge:
     def struct(self, shape: Struct, parent: int, before: Sequence[Column]) -> list[Column]:
         """The columns of a struct: Floe's own, the message's, and those that only other messages have."""
         own = [each for each in before if each["id"] in OWN_IDS]
-        taken: list[int] = []
-        for each in shape.fields:
-            taken.append(self._ids.take(parent, each, self._message, taken))
+        taken = self._ids.take(parent, shape.fields, self._message)
         old = {each["id"]: each for each in before if each["id"] not in OWN_IDS}
         kinds = {
             number: self._type(each.node, number, old[number]["type"] if number in old else None)

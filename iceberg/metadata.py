@@ -123,14 +123,21 @@ def following(
 
     `before`: the metadata at location `previous`.
     """
-    log = [
-        *before["metadata-log"],
-        {"metadata-file": previous, "timestamp-ms": before["last-updated-ms"]},
-    ]
-    stamp = max(now_ms, before["last-updated-ms"])  # a clock that went back must not make history unreadable
+    log = [*before["metadata-log"], {"metadata-file": previous, "timestamp-ms": newest_ms(before)}]
+    stamp = max(now_ms, newest_ms(before), newest_ms(metadata))
     wanted = whole_number((metadata.get("properties") or {}).get(PREVIOUS_PROPERTY))
     kept = max(1, min(retention.previous_versions, retention.previous_versions if wanted is None else wanted))
     return {**metadata, "metadata-log": log[-kept:], "last-updated-ms": stamp}
+
+
+def newest_ms(metadata: Mapping[str, Any]) -> int:
+    """The latest time that a table tells: what comes next is stamped no earlier, whatever a clock says.
+
+    Java's engines load no table whose logs, or last update, go back by more than a minute (TableMetadata).
+    """
+    logs = [metadata.get(name) or [] for name in ("snapshot-log", "metadata-log")]
+    stamps = [int(each["timestamp-ms"]) for log in logs for each in log[-1:]]
+    return max([int(metadata.get("last-updated-ms") or 0), *stamps])
 
 
 def forgotten(before: Metadata, after: Metadata) -> list[str]:

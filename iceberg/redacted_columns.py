@@ -104,12 +104,10 @@ class Telling:
 
     def _tell(self, shape: Struct, part: _Part, parent: int, message: str, columns: Columns) -> None:
         by_id = {each["id"]: each for each in columns}
-        taken: list[int] = []
-        for each in shape.fields:
-            number = self._ids.find(parent, each, message, taken)
+        numbers = self._ids.find(parent, shape.fields, message)
+        for each, number in zip(shape.fields, numbers, strict=True):
             if number is None or number not in by_id:
                 continue  # no row has had it
-            taken.append(number)
             field = part.field(each)
             inner, node, kind, above = _innermost(field, each.node, by_id[number]["type"], number)
             action = _action(part, field, inner, node)

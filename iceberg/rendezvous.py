@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from coordination.state.members import runs_jobs
+from coordination.state.members import job_runners
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def goes_first(replica: Replica, topic_id: bytes) -> bool:
     """Whether it is this agent; also where no agent is known."""
-    state = replica.state
-    nodes = [each.node_id for each in state.brokers.values() if runs_jobs(state, each.incarnation)]
+    nodes = [each.node_id for each in job_runners(replica.state)]
     return not nodes or _chosen(topic_id, nodes) == replica.node_id
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -40,9 +40,10 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
-from iceberg import ledger, lineage, rest_ids
+from iceberg import ledger, lineage, rest_ids, rest_stamps
 from iceberg.rest_errors import bad_request, commit_failed, forbidden
 from iceberg.rest_refs import is_ref
+from iceberg.rest_refusals import REFUSALS
 
 FORMAT_VERSION_MAX = 3
 OWN_PREFIX = "floe."
@@ -53,7 +54,7 @@ def parse_commit(body: Mapping[str, Any]) -> CommitTableRequest:
     """The request of a commit. Raises CatalogError 400."""
     try:
         return CommitTableRequest.model_validate({"identifier": _NO_IDENTIFIER, **body})
-    except ValidationError as error:
+    except REFUSALS as error:
         raise bad_request(f"commit request: {_first(error)}") from error
 
 
@@ -66,17 +67,19 @@ def is_creation(request: CommitTableRequest) -> bool:
 
 
 def apply(
-    request: CommitTableRequest, base: Mapping[str, Any] | None, location: str | None
+    request: CommitTableRequest, base: Mapping[str, Any] | None, location: str | None, now_ms: int
 ) -> dict[str, Any]:
-    """The metadata after the commit. `base` is the table at `location`, None when there is none.
+    """The metadata after the commit. `base` is the table at `location`, None when there is none; `now_ms` the
+    cluster's clock.
 
-    Raises CatalogError: 409 when a requirement does not hold, 400 for updates that make no sense, 403 for
-    changes of Floe's own properties.
+    Raises CatalogError: 409 when a requirement does not hold, or a snapshot was made on an older table; 400
+    for updates that make no sense, 403 for changes of Floe's own properties.
     """
     current = require(request, base)
+    rest_stamps.require_loadable(request, base, now_ms)
     row_id = _next_row_id(request, current)
     empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
-    updates = rest_ids.settled(request.updates, current)
+    updates = tuple(_there(rest_ids.settled(request.updates, current), current))
     upgrades = [*filter(_is_upgrade, updates)]
     try:
         updated = update_table_metadata(
@@ -85,10 +88,25 @@ def apply(
             enforce_validation=current is None,
             metadata_location=location,
         )
+        content = _dump(updated, row_id)
     # NotImplementedError is pyiceberg's answer to an update of a kind that it does not apply.
-    except (ValidationError, ValueError, NotImplementedError, KeyError) as error:
+    except REFUSALS as error:
         raise bad_request(f"the updates cannot be applied: {error}") from error
-    return _dump(updated, row_id)
+    return rest_stamps.stamped(content, request, base, location, now_ms)
+
+
+def _there(updates: Iterable[TableUpdate], current: TableMetadata | None) -> Iterator[TableUpdate]:
+    """The updates, of properties to remove only those that there are: the reference ignores others."""
+    names = set(current.properties) if current is not None else set()
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            names |= update.updates.keys()
+        if isinstance(update, RemovePropertiesUpdate):
+            removals = [each for each in dict.fromkeys(update.removals) if each in names]
+            names -= {*removals}
+            yield update.model_copy(update={"removals": removals})
+        else:
+            yield update
 
 
 def _is_upgrade(update: TableUpdate) -> bool:
@@ -108,12 +126,12 @@ def _next_row_id(request: CommitTableRequest, current: TableMetadata | None) -> 
     Raises CatalogError 409 where a snapshot was made on an older table, so that engines make it anew, and 400
     where it does not say which ids it gave.
     """
-    row_id, sequence = 0, 0
+    row_id = 0
     numbers = any(
         isinstance(each, UpgradeFormatVersionUpdate) and each.format_version >= 3 for each in request.updates
     )
     if isinstance(current, TableMetadataV3):
-        numbers, row_id, sequence = True, current.next_row_id or 0, current.last_sequence_number
+        numbers, row_id = True, current.next_row_id or 0
     if not numbers:
         return row_id
     for update in request.updates:
@@ -128,8 +146,6 @@ def _next_row_id(request: CommitTableRequest, current: TableMetadata | None) -> 
             raise commit_failed(
                 f"Requirement failed: first-row-id {given.first_row_id}, the table is at {row_id}"
             )
-        if given.parent_snapshot_id is not None and (given.sequence_number or 0) <= sequence:
-            raise commit_failed(f"Requirement failed: the table is at sequence number {sequence}")
         row_id = given.first_row_id + given.added_rows
     return row_id
 
@@ -143,6 +159,8 @@ def require(request: CommitTableRequest, base: Mapping[str, Any] | None) -> Tabl
             requirement.validate(current)
     except CommitFailedException as error:
         raise commit_failed(_unmet(requirement, error)) from error
+    except REFUSALS as error:
+        raise bad_request(f"requirement {requirement.type}: {error}") from error
     return current
 
 
@@ -189,8 +207,8 @@ def _unmet(requirement: TableRequirement, error: CommitFailedException) -> str:
     return str(error) if words is None else f"Requirement failed: {words}: {detail}"
 
 
-def create(request: CreateTableRequest, location: str) -> dict[str, Any]:
-    """The first metadata of a table. Raises CatalogError 400 and 403."""
+def create(request: CreateTableRequest, location: str, now_ms: int) -> dict[str, Any]:
+    """The first metadata of a table. `now_ms`: the cluster's clock. Raises CatalogError 400 and 403."""
     properties = dict(request.properties)
     _refuse_own(properties)
     try:
@@ -201,9 +219,9 @@ def create(request: CreateTableRequest, location: str) -> dict[str, Any]:
             location,
             properties,
         )
-    except (ValueError, ValidationError) as error:
+        content = {**_dump(found, 0), "last-updated-ms": now_ms}
+    except REFUSALS as error:
         raise bad_request(f"table {request.name}: {error}") from error
-    content = _dump(found, 0)
     if found.format_version < lineage.VERSION:
         return content
     given = json.loads(request.table_schema.model_dump_json())
@@ -214,7 +232,7 @@ def parse_create(body: Mapping[str, Any]) -> CreateTableRequest:
     """The request of a creation. Raises CatalogError 400."""
     try:
         return CreateTableRequest.model_validate({**_UNSAID, **body})
-    except ValidationError as error:
+    except REFUSALS as error:
         raise bad_request(f"create request: {_first(error)}") from error
 
 
@@ -286,7 +304,10 @@ def topic_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
 def _model(metadata: Mapping[str, Any]) -> TableMetadata:
     if metadata.get("encryption-keys"):
         raise bad_request("the table has encryption keys, which this catalog would lose: it takes no commits")
-    return TableMetadataUtil.parse_raw(json.dumps(metadata))
+    try:
+        return TableMetadataUtil.parse_raw(json.dumps(metadata))
+    except REFUSALS as error:
+        raise bad_request(f"the table's metadata cannot be read: {_first(error)}") from error
 
 
 def _dump(found: TableMetadata, row_id: int) -> dict[str, Any]:
@@ -300,6 +321,8 @@ def _dump(found: TableMetadata, row_id: int) -> dict[str, Any]:
     return {**content, lineage.NEXT: row_id} if found.format_version >= lineage.VERSION else content
 
 
-def _first(error: ValidationError) -> str:
+def _first(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
     first = error.errors()[0]
     return f"{'.'.join(str(each) for each in first['loc'])}: {first['msg']}"

@@ -98,7 +98,8 @@ class Tables:
             raise already_exists("Table", f"{namespace}.{request.name}")
         location = (request.location or self._pointers.new_location(key)).rstrip("/")
         self._locations.require_free(location, key)
-        metadata = await asyncio.to_thread(rest_commit.create, request, location)
+        now_ms = self._parts.replica.wall_ms()
+        metadata = await asyncio.to_thread(rest_commit.create, request, location, now_ms)
         self._locations.require_changes(key, None, metadata)
         if request.stage_create:
             return {"metadata": metadata, "config": dict(self._parts.table_config)}
@@ -145,16 +146,17 @@ class Tables:
         self, key: Key, location: str, base: dict[str, Any] | None, request: CommitTableRequest
     ) -> dict[str, Any]:
         """The metadata after a commit to the table `base` at `location`, or to none."""
+        now_ms = self._parts.replica.wall_ms()
         if base is None:
-            return await asyncio.to_thread(rest_commit.apply, request, None, None)
+            return await asyncio.to_thread(rest_commit.apply, request, None, None, now_ms)
         if not self._guard(key, base, request):
             base = await self._segments.plain(base)
-            return await asyncio.to_thread(rest_commit.apply, request, base, location)
+            return await asyncio.to_thread(rest_commit.apply, request, base, location, now_ms)
         given = rest_commit.replacement(request)
         if given is not None:
             return await self._replaced(location, base, request, given)
         base = await rest_refs.findable(self._segments, base, request)
-        updated = await asyncio.to_thread(rest_commit.apply, request, base, location)
+        updated = await asyncio.to_thread(rest_commit.apply, request, base, location, now_ms)
         rest_refs.require_few(updated)
         return updated
 

@@ -243,7 +243,7 @@ class SnapshotBuilder:
             "snapshot-id": snapshot_id,
             **({} if parent is None else {"parent-snapshot-id": parent["snapshot-id"]}),
             "sequence-number": sequence,
-            "timestamp-ms": max(now_ms, base["last-updated-ms"]),
+            "timestamp-ms": max(now_ms, metadata.newest_ms(base)),
             "manifest-list": location,
             "schema-id": base["current-schema-id"],
             "summary": dict(summary),

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pyiceberg.view.metadata import ViewMetadata
 
 from iceberg.rest_errors import CatalogError, bad_request, commit_failed, forbidden
+from iceberg.rest_refusals import REFUSALS
 
 View = dict[str, Any]
 
@@ -78,6 +79,8 @@ def changed(base: View, updates: Sequence[Mapping[str, Any]], now_ms: int) -> Vi
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise bad_request(f"view metadata: {place}: {first['msg']}") from error
+    except REFUSALS as error:
+        raise bad_request(f"view metadata: {error}") from error
     return found
 
 
@@ -124,7 +127,9 @@ class _Work:
 
     def remove_properties(self, update: Mapping[str, Any]) -> None:
         """Those that are not there are passed over."""
-        removals = [str(each) for each in update.get("removals") or ()]
+        removals = update.get("removals") or []
+        if not isinstance(removals, list) or not all(isinstance(each, str) for each in removals):
+            raise bad_request("remove-properties: removals is a list of strings")
         _refuse_own(removals)
         for each in removals:
             self.view["properties"].pop(each, None)
@@ -143,6 +148,8 @@ class _Work:
     def add_version(self, update: Mapping[str, Any]) -> None:
         """One that is there already, but for its time, is not added again."""
         given = _object(update, "view-version")
+        if not isinstance(given.get("timestamp-ms"), int):
+            raise bad_request("view-version: timestamp-ms is a whole number")
         if given.get("schema-id") == _LAST:
             if self._schema is None:
                 raise bad_request("Cannot set last added schema: no schema has been added")

@@ -43,7 +43,10 @@ class AssumedRole:
         if lent is None or lent.expires_ms <= now_ms:
             lent = self._waited_for()
         elif self._due(lent, now_ms) and self._asking.acquire(blocking=False):
-            threading.Thread(target=self._renew, name="assumed-role", daemon=True).start()
+            try:
+                threading.Thread(target=self._renew, name="assumed-role", daemon=True).start()
+            except RuntimeError:  # no thread to be had now: those in hand hold, and the next who asks tries
+                self._asking.release()
         return Keys(lent.access, lent.secret, lent.token)
 
     def provide(self) -> S3Credential:

@@ -64,6 +64,9 @@ _APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 DELETE_HORIZON = 0x40  # the base timestamp is when tombstones and markers of the batch may go (KIP-534)
+NO_FIRST_TIME = (
+    DELETE_HORIZON | _APPEND_TIME
+)  # attributes of batches whose base timestamp is no record's time
 
 
 class CorruptBatch(ValueError):

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from objectstore.grace import Grace
 from objectstore.naming import (
@@ -36,8 +36,10 @@ from objectstore.store import ObjectMeta, ObjectStore
 DELETE_KEYS_MAX = 1000  # of one request, and of one ForgetChunks
 Remove = Callable[[Sequence[str]], Awaitable[None]]  # objects, by key
 CANDIDATES_MAX = 100_000  # uncommitted objects of a kind deleted by one run; the next run finds the rest
-LOOKS_PER_STEP = 4096  # released chunks looked at before the event loop gets its turn
+LOOKS_PER_STEP = 4096  # released objects looked at before the event loop gets its turn
 TOLD_MAX = 100  # strangers, and what failed, that a report names; the others are counted
+
+_T = TypeVar("_T")
 
 
 class Standing(Enum):
@@ -140,6 +142,13 @@ class Report:
         return told + ([f"{self.untold} more objects like these stay"] if self.untold else [])
 
 
+async def in_steps(names: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
+    """All of them, some at a time, with a turn of others behind each: the state may move meanwhile."""
+    for start in range(0, len(names), LOOKS_PER_STEP):
+        yield names[start : start + LOOKS_PER_STEP]
+        await asyncio.sleep(0)
+
+
 def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdict:
     """The verdict on one listed object by the table above. Pure; `view` is newer than the listing."""
     chunk = parse_chunk_key(meta.key)
@@ -202,14 +211,13 @@ class Collector:
 
     async def _due(self) -> Sequence[ChunkId]:
         """Those whose grace is over, looked at in steps: an hour of much traffic has some 100,000."""
-        grace, now_ms, released = self._grace, self._grace.now_ms(), self._view.released()
-        chunks, due = list(released), list[ChunkId]()
-        for start in range(0, len(chunks), LOOKS_PER_STEP):
-            for chunk in chunks[start : start + LOOKS_PER_STEP]:
+        grace, now_ms, due = self._grace, self._grace.now_ms(), list[ChunkId]()
+        async for some in in_steps(list(self._view.released())):
+            released = self._view.released()
+            for chunk in some:
                 since_ms = released.get(chunk)  # another agent may have it forgotten meanwhile
                 if since_ms is not None and grace.is_over(chunk, since_ms, now_ms):
                     due.append(chunk)
-            await asyncio.sleep(0)
         return due
 
     async def _delete(self, report: Report, page: Sequence[Candidate]) -> None:

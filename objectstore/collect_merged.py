@@ -16,6 +16,7 @@ its own segments to a manifest: what a fenced one left out of its partition's ma
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -27,6 +28,7 @@ from objectstore.collect import (
     Report,
     Standing,
     Verdict,
+    in_steps,
 )
 from objectstore.grace import Grace
 from objectstore.manifest import CorruptManifest, decode
@@ -44,6 +46,7 @@ from objectstore.naming import (
     segment_key,
 )
 from objectstore.store import Denied, NotFound, ObjectMeta, ObjectStore, Retryable, StoreError
+from objectstore.turns import off_loop
 
 LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead author may still have landed
 
@@ -114,33 +117,51 @@ class MergedCollector:
             await self._delete(report, found)
 
     async def _collect_released(self, report: Report) -> None:
-        is_over, now_ms = self._grace.is_over, self._grace.now_ms()
-        released = self._view.released_segments().items()
-        segments = [each for each, since_ms in released if is_over(each, since_ms, now_ms)]
-        due = [
-            (each, whole)
-            for each, (since_ms, whole) in self._view.released_manifests().items()
-            if is_over(each, since_ms, now_ms)
-        ]
-        await self._drop(report, segments, [each for each, whole in due if not whole])
-        for manifest, whole in due:
-            if whole:
-                try:
-                    await self._drop_whole(report, manifest)
-                except (Retryable, Denied) as error:  # of one object, or of the next request too
-                    report.failure(f"{manifest_key(manifest)}: {error}")
+        segments, manifests, whole = await self._due()
+        await self._drop(report, segments, manifests)
+        for manifest in whole:
+            try:
+                await self._drop_whole(report, manifest)
+            except (Retryable, Denied) as error:  # of one object, or of the next request too
+                report.failure(f"{manifest_key(manifest)}: {error}")
+
+    async def _due(self) -> tuple[list[SegmentId], list[ManifestId], list[ManifestId]]:
+        """Segments and manifests whose grace is over, and manifests that take their segments along.
+
+        Looked at in steps, as chunks are: what is deleted with many topics is all let go of at once.
+        """
+        grace, now_ms, view = self._grace, self._grace.now_ms(), self._view
+        segments, manifests, whole = list[SegmentId](), list[ManifestId](), list[ManifestId]()
+        async for some in in_steps(list(view.released_segments())):
+            released = view.released_segments()
+            for segment in some:
+                since_ms = released.get(segment)  # another agent may have it forgotten meanwhile
+                if since_ms is not None and grace.is_over(segment, since_ms, now_ms):
+                    segments.append(segment)
+        async for others in in_steps(list(view.released_manifests())):
+            let_go = view.released_manifests()
+            for manifest in others:
+                found = let_go.get(manifest)
+                if found is not None and grace.is_over(manifest, found[0], now_ms):
+                    (whole if found[1] else manifests).append(manifest)
+        return segments, manifests, whole
 
     async def _drop_whole(self, report: Report, manifest: ManifestId) -> None:
         """The segments that a manifest names, then the manifest, then its mention."""
         try:
-            named = decode(await self._store.get(manifest_key(manifest)), manifest)
+            content = await self._store.get(manifest_key(manifest))
+            named = await off_loop(len(content), lambda: decode(content, manifest))
         except NotFound:  # a run before this one came as far as that
             named = None
         except CorruptManifest as error:
             report.stranger(f"{manifest_key(manifest)} ({error})")
             return
-        segments = named.segments(0, len(named)) if named is not None else ()
-        await self._delete(report, [_released(segment_key(each)) for each in segments])
+        count = len(named) if named is not None else 0
+        for start in range(0, count, DELETE_KEYS_MAX):
+            assert named is not None, "it has segments"
+            page = named.segments(start, min(start + DELETE_KEYS_MAX, count))
+            await self._delete(report, [_released(segment_key(each)) for each in page])
+            await asyncio.sleep(0)  # in a dry run nothing else lets others run
         await self._drop(report, (), [manifest])
 
     async def _drop(
@@ -157,6 +178,7 @@ class MergedCollector:
             await self._delete(report, list(map(_released, keys)))
             if not report.dry_run:
                 await self._forget(some, others)
+            await asyncio.sleep(0)
 
     async def _delete(self, report: Report, found: Sequence[Candidate]) -> None:
         for start in range(0, len(found), DELETE_KEYS_MAX):

@@ -17,9 +17,9 @@ from objectstore import segment as segments
 from objectstore import tasks
 from objectstore.manifest import CorruptManifest, Manifest
 from objectstore.naming import ManifestId, SegmentId, SliceRef, manifest_key, segment_key
-from objectstore.reader import ChunkMissing
+from objectstore.reader import ChunkMissing, size_where_cut
 from objectstore.segment import BlockIndex, CorruptSegment, SegmentInfo
-from objectstore.store import NotFound, Reads, StoreError
+from objectstore.store import NotFound, Reads, Retryable, StoreError
 
 CACHE_BYTES_MAX = 32 << 20
 READS_IN_FLIGHT_MAX = 16
@@ -32,7 +32,7 @@ _Content = TypeVar("_Content")
 
 
 class DamagedIndex(StoreError):
-    """A manifest or an index is not, twice, what was written: damage behind our back.
+    """A manifest or an index is not, twice, what was written, or cut off: damage behind our back.
 
     `offsets` [start, end) of a segment, as its manifest says.
     """
@@ -245,34 +245,36 @@ class MergedRanges:
                 return planned
         raise StoreError(f"its manifest moved {SWAPS_MET_MAX} times while it was looked at: ask again")
 
-    async def by_timestamp(self, partition: Partition, timestamp_ms: int) -> SliceRef | None:
-        """The first slice from the log start on that claims this timestamp or a later one.
+    async def by_timestamp(self, partition: Partition, timestamp_ms: int, start: int = 0) -> SliceRef | None:
+        """The first slice from the log start, or `start`, on that claims this timestamp or a later one.
 
         Raises ChunkMissing, DamagedIndex and what the store raises.
         """
         for _ in range(SWAPS_MET_MAX):
             merged = partition.merged
             if merged is None or merged.max_timestamp_ms < timestamp_ms:
-                return partition.slices.by_timestamp(timestamp_ms, partition.log_start)
-            found = await self._by_timestamp(merged.manifest, timestamp_ms, partition.log_start)
+                return partition.slices.by_timestamp(timestamp_ms, max(start, partition.log_start))
+            found = await self._by_timestamp(merged.manifest, timestamp_ms, max(start, partition.log_start))
             if found is not None:
                 return found
             if partition.merged is merged:
-                return partition.slices.by_timestamp(timestamp_ms, partition.log_start)
+                return partition.slices.by_timestamp(timestamp_ms, max(start, partition.log_start))
         raise StoreError(f"its manifest moved {SWAPS_MET_MAX} times while it was looked at: ask again")
 
-    async def max_timestamp(self, partition: Partition) -> SliceRef | None:
-        """The first slice that claims the highest timestamp (KIP-734); None when there are no records.
+    async def max_timestamp(self, partition: Partition, start: int = 0) -> SliceRef | None:
+        """The first slice that claims the highest timestamp (KIP-734), from the log start or `start` on; None
+        when there are no records.
 
         Raises ChunkMissing, DamagedIndex and what the store raises.
         """
         for _ in range(SWAPS_MET_MAX):
-            merged, newest = partition.merged, partition.slices.max_timestamp(partition.log_start)
+            start = max(start, partition.log_start)
+            merged, newest = partition.merged, partition.slices.max_timestamp(start)
             if merged is None or (newest and newest.max_timestamp_ms > merged.max_timestamp_ms):
                 return newest
-            found = await self._max_timestamp(merged.manifest, partition.log_start)
+            found = await self._max_timestamp(merged.manifest, start)
             if partition.merged is merged:
-                newest = partition.slices.max_timestamp(partition.log_start)
+                newest = partition.slices.max_timestamp(max(start, partition.log_start))
                 if found is None or (newest and newest.max_timestamp_ms > found.max_timestamp_ms):
                     return newest
                 return found
@@ -318,8 +320,20 @@ class MergedRanges:
         def reading() -> Awaitable[bytes]:
             return self._store.get_range(key, info.index_position, length)
 
-        found = await self._decoded(info.segment, reading, segments.decode_index, info)
+        try:
+            found = await self._decoded(info.segment, reading, segments.decode_index, info)
+        except Retryable as first:
+            raise await self._cut(info, first) from first
         return found, BLOCK_ENTRY_BYTES * (1 + len(found.blocks))
+
+    async def _cut(self, info: SegmentInfo, first: Retryable) -> DamagedIndex:
+        """What is said of a segment that is shorter than what was written. Raises `first` where it is not."""
+        key = segment_key(info.segment)
+        try:
+            size = await size_where_cut(self._store, key, info.size, first)
+        except NotFound:
+            raise ChunkMissing(info.segment) from None
+        return DamagedIndex(f"{key}: it ends at byte {size}, written were {info.size}")
 
     async def _decoded(
         self,

@@ -296,13 +296,9 @@ class ChunkReader:
     ) -> list[memoryview | CorruptSlice]:
         """Whether a range cannot be read because the object is shorter than what was committed."""
         try:
-            size = (await self._store.head(object_key(chunk))).size
+            size = await size_where_cut(self._store, object_key(chunk), span.start + span.length, first)
         except NotFound:
             raise ChunkMissing(chunk) from None
-        except StoreError:
-            raise first from None
-        if size >= span.start + span.length:
-            raise first
         left = size - span.start
         data = await self._bytes(chunk, span.start, left) if left > 0 else b""
         return await self._judged(data, span.start, members, first)
@@ -316,6 +312,22 @@ class ChunkReader:
             found = await asyncio.to_thread(_cut_each, data, start, members, first)
         self.stats.corrupt += any(isinstance(each, CorruptSlice) for each in found)
         return found
+
+
+async def size_where_cut(store: Reads, key: str, end: int, first: Retryable) -> int:
+    """The size of an object that ends before `end`, so that a range to there could not be read.
+
+    Raises `first` where that is not why, and NotFound.
+    """
+    try:
+        size = (await store.head(key)).size
+    except NotFound:
+        raise
+    except StoreError:
+        raise first from None
+    if size >= end:
+        raise first
+    return size
 
 
 def patched(data: Buffer, wanted: SliceRef) -> memoryview:

@@ -142,7 +142,8 @@ def segment_of_batches(
         made = writer.finish()
     except (CorruptBatch, ValueError):
         return None
-    if made.info[3:] != info[3:]:  # the manifest's offsets may be wider than the batches'
+    again = made.info._replace(first_timestamp_ms=info.first_timestamp_ms)  # older versions told another one
+    if again[3:] != info[3:]:  # the manifest's offsets may be wider than the batches'
         return None
     return _checked(b"".join(made.parts), info)
 
@@ -194,6 +195,10 @@ def manifest(
     ordered = sorted(infos, key=lambda each: each.base_offset)
     try:
         made = Manifest.empty(named.partition, start).appended(ordered, wanted.end_offset)
+        dirty = made.find(wanted.first_dirty_offset)
+        if dirty < len(ordered):  # as it was told, which older versions did otherwise than `info_of`
+            ordered[dirty] = ordered[dirty]._replace(first_timestamp_ms=wanted.first_dirty_ms)
+            made = Manifest.empty(named.partition, start).appended(ordered, wanted.end_offset)
     except ValueError:
         return None
     return manifest_again(named, made.with_first_dirty(wanted.first_dirty_offset), wanted, size)

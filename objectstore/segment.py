@@ -19,7 +19,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
-from objectstore.batch import CorruptBatch, check_crc, split
+from objectstore.batch import NO_FIRST_TIME, CorruptBatch, check_crc, split
 from objectstore.naming import SegmentId, SliceRef
 from objectstore.proto.segment_pb2 import BlockIndex as IndexMessage
 
@@ -35,7 +35,7 @@ _HEADER_MAGIC = b"FLOESEGM"
 _TRAILER_MAGIC = b"FLOEBLKS"
 _header = struct.Struct(">8sHH16sQIQ12xI")  # magic, version, header size, cluster, the name's parts, crc
 _trailer = struct.Struct(">II8s")  # index length, index crc, magic
-_batch = struct.Struct(">qi11xiqq14xi")  # base offset, length, last delta, base and max timestamp, count
+_batch = struct.Struct(">qi9xhiqq14xi")  # base offset, length, attributes, last delta, two timestamps, count
 _BATCH_HEADER_BYTES = 61
 _LENGTH_PREFIX = 12  # bytes of a batch that its length does not count
 
@@ -60,6 +60,11 @@ class SegmentInfo(NamedTuple):
     def record_bytes(self) -> int:
         """Bytes of its batches."""
         return self.index_position - HEADER_BYTES
+
+    @property
+    def begun_ms(self) -> int:
+        """Its first time. Older versions told a delete horizon where the first batch had one."""
+        return min(self.first_timestamp_ms, self.max_timestamp_ms)
 
 
 class EncodedSegment(NamedTuple):
@@ -106,7 +111,7 @@ class SegmentWriter:
         if self._position + size > SEGMENT_BYTES_MAX:
             raise ValueError(f"a segment of more than {SEGMENT_BYTES_MAX} bytes: finish it earlier")
         while position < size:
-            base, length, last_delta, first_ms, newest_ms, count = _batch_at(batches, position)
+            base, length, attributes, last_delta, first_ms, newest_ms, count = _batch_at(batches, position)
             if base < self._end_offset or last_delta < 0 or count < 0:
                 raise ValueError(f"a batch of {count} records at {base} after offset {self._end_offset}")
             position += length + _LENGTH_PREFIX
@@ -115,7 +120,7 @@ class SegmentWriter:
                 if self._first_offset < 0:
                     self._first_offset = base
             if self._first_timestamp < 0:  # batches without records have none
-                self._first_timestamp = first_ms
+                self._first_timestamp = newest_ms if attributes & NO_FIRST_TIME else first_ms
             block = self._block
             if newest_ms > block.newest_ms:
                 block.newest_ms = newest_ms
@@ -172,12 +177,12 @@ class _Block:
     crc: int = 0
 
 
-def _batch_at(buffer: memoryview, position: int) -> tuple[int, int, int, int, int, int]:
+def _batch_at(buffer: memoryview, position: int) -> tuple[int, int, int, int, int, int, int]:
     """The fields of `_batch` at this position. Raises CorruptBatch when the batch is not all there."""
     left = len(buffer) - position
     if left < _BATCH_HEADER_BYTES:
         raise CorruptBatch(f"{left} bytes at byte {position} are less than a batch header")
-    fields: tuple[int, int, int, int, int, int] = _batch.unpack_from(buffer, position)
+    fields: tuple[int, int, int, int, int, int, int] = _batch.unpack_from(buffer, position)
     if not _BATCH_HEADER_BYTES <= fields[1] + _LENGTH_PREFIX <= left:
         raise CorruptBatch(f"a batch length of {fields[1]} at byte {position}, {left} bytes are left")
     return fields

@@ -24,7 +24,7 @@ from iceberg.looking import Looking
 LOOK_S = 10.0
 """Between two looks at all groups, seconds."""
 POSITIONS_STEP = 1_000
-"""Positions looked at before the event loop gets a turn: about a millisecond."""
+"""Groups and positions looked at before the event loop gets a turn: about a millisecond."""
 
 Place = tuple[str, int]
 """A group, and a partition's handle."""
@@ -63,6 +63,7 @@ class GroupLags(Looking):
         marks: dict[Place, Marks] = {}
         found: list[tuple[float, int, str, str]] = []
         for name in list(self._replica.state.groups):
+            await self._others()
             group = self._replica.state.groups.get(name)
             if group is not None:
                 found += await self._group(name, group.offsets, marks)
@@ -77,10 +78,7 @@ class GroupLags(Looking):
         """One group, by topic. Positions may come and go between two steps: they are looked up by handle."""
         topics: dict[str, tuple[float, int]] = {}
         for handle in list(table):
-            self._looked += 1
-            if self._looked >= POSITIONS_STEP:
-                self._looked = 0
-                await asyncio.sleep(0)
+            await self._others()
             position, partition = table.get(handle), self._replica.state.partitions[handle]
             if position is None or partition is None:
                 continue
@@ -88,6 +86,13 @@ class GroupLags(Looking):
             worst_s, sum_ = topics.get(partition.topic.name, (0.0, 0))
             topics[partition.topic.name] = max(worst_s, seconds), sum_ + records
         return [(seconds, records, name, topic) for topic, (seconds, records) in topics.items()]
+
+    async def _others(self) -> None:
+        """Before one more group or position is looked at: others have their turn when it is time."""
+        self._looked += 1
+        if self._looked >= POSITIONS_STEP:
+            self._looked = 0
+            await asyncio.sleep(0)
 
     def _behind(
         self, place: Place, partition: Partition, offset: int, marks: dict[Place, Marks]

@@ -69,7 +69,7 @@ class Background:
     ) -> None:
         self._config, self._clock, self._replica = config, clock, replica
         self._store, self._merged, self._metrics = store, merged, metrics
-        self._reader, self._log = reader, log
+        self._reader = reader
         self._troubles = troubles
         troubles.more.append(self._failing_items)
         self.catalog = catalog_of(config, replica, store, clock, trail)
@@ -107,14 +107,18 @@ class Background:
         if config.collection.enabled:
             self._jobs.append(self._collection())
 
-    async def start(self, cluster_id: bytes) -> None:
-        """Begin every job. `cluster_id` (16 bytes) goes into every segment."""
+    async def start(self, fingerprint: Fingerprint) -> None:
+        """Begin every job. Its cluster id goes into every segment.
+
+        Nothing is asked of the log or the store here: this agent is named to clients by now.
+        """
+        cluster_id = fingerprint.cluster_id
         if self._config.merging.enabled:
             self._jobs.append(self._merging(cluster_id))
         if self._config.compaction.enabled:
             self._jobs.append(self._compaction(cluster_id))
         if self._config.scrub.enabled:
-            self.scrub = await self._scrub(cluster_id)
+            self.scrub = self._scrub(fingerprint)
             self._jobs.append(self.scrub)
         for job in self._jobs:
             job.troubles = self._troubles
@@ -161,10 +165,9 @@ class Background:
             dry_run=options.dry_run,
         )
 
-    async def _scrub(self, cluster_id: bytes) -> Scrub:
+    def _scrub(self, fingerprint: Fingerprint) -> Scrub:
         """The job that scrubs."""
         config, given = self._config, self._config.scrub
-        fingerprint = Fingerprint(config.cluster.name, cluster_id, await self._log.identity())
         bucket = Bucket(
             self._replica,
             self._store,

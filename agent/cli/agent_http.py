@@ -55,8 +55,13 @@ def fetch(base: str, path: str, body: object | None = None, *, seconds_max: floa
     from urllib.request import Request
 
     url = base.rstrip("/") + path
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise usage(f"--http {base!r} must begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError as error:
+        raise usage(f"--http {base!r} is not http://host:port: {error}") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise usage(f"--http {base!r} must begin with http:// or https://, and name a host")
     data = None if body is None else json.dumps(body).encode()
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     try:

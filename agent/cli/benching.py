@@ -21,9 +21,9 @@ import typer
 
 from agent.cli import requests
 from agent.cli.command_config import command_config
-from agent.cli.failures import refused, unreachable, usage
-from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
-from agent.cli.output import print_json, print_table
+from agent.cli.failures import Failure, Status, refused, unreachable, usage
+from agent.cli.options import BOOTSTRAP_DEFAULT, COUNT_MAX, Bootstrap, Form, Output
+from agent.cli.output import print_json, print_table, remarks
 from agent.cli.session import CLIENT_ID, session
 from coordination.clock import SystemClock
 from objectstore import tasks
@@ -34,11 +34,14 @@ SIZE_MIN, SIZE_MAX = 16, 1_000_000
 PRODUCERS_MAX = 64
 SETTLE_S_MAX = 30.0
 """After the last record was due: for its acknowledgement and its arrival."""
+STOP_S_MAX = 5.0
+"""For a client to end: aiokafka waits for answers without a bound."""
 WARM_SHARE = 0.1
 """Of the run, at its beginning, that is not counted: connections are made, caches filled."""
 PERCENTILES = (50.0, 95.0, 99.0, 99.9, 100.0)
-STAMP = struct.Struct(">dq")
-"""In front of each value: when it was due (monotonic seconds) and its number."""
+STAMP = struct.Struct(">dQ")
+"""In front of each value: when it was due (monotonic seconds), and its number below the run's own bits."""
+NUMBER_BITS, RUN_BITS = 24, 40
 CLOCK = SystemClock()
 
 Topic = Annotated[
@@ -49,7 +52,9 @@ Rate = Annotated[
 ]
 Size = Annotated[int, typer.Option("--size", min=SIZE_MIN, max=SIZE_MAX, help="Bytes of a value.")]
 Producers = Annotated[int, typer.Option("--producers", min=1, max=PRODUCERS_MAX, help="Producers.")]
-Partitions = Annotated[int, typer.Option("--partitions", min=1, help="Of the topic that is made.")]
+Partitions = Annotated[
+    int, typer.Option("--partitions", min=1, max=COUNT_MAX, help="Of the topic that is made.")
+]
 Seconds = Annotated[float, typer.Option("--seconds", min=1.0, help="How long records are due.")]
 Linger = Annotated[int, typer.Option("--linger-ms", min=0, max=10_000, help="The producers' linger.ms.")]
 Idempotent = Annotated[bool, typer.Option("--idempotent/--plain", help="enable.idempotence.")]
@@ -66,6 +71,11 @@ class Load:
     linger_ms: int
     idempotent: bool
 
+    @property
+    def records(self) -> int:
+        """How many are due."""
+        return round(self.rate * self.seconds)
+
 
 @dataclass(slots=True)
 class Times:
@@ -79,6 +89,14 @@ class Times:
     acks: int = 0
     seen: set[int] = field(default_factory=set)
     doubled: int = 0
+    run: int = 0
+    """By which this run's records are told from others in a topic that was given."""
+    stays: Failure | None = None
+    """Why the topic that was made is there still."""
+
+    def fail(self, name: str) -> None:
+        """Count a failure."""
+        self.failures[name] = self.failures.get(name, 0) + 1
 
 
 def bench(
@@ -95,7 +113,7 @@ def bench(
 ) -> None:
     """Write and read a load of your shape; print how long acknowledgement and arrival took.
 
-    Status 1 when a record failed, was lost or came twice.
+    Status 1 when a record failed, was not answered in time, was lost or came twice.
     """
     load = Load(rate, size, producers, seconds, linger_ms, idempotent)
     if rate * seconds > RECORDS_MAX:
@@ -108,31 +126,36 @@ def bench(
         print_json(found)
     else:
         _show(found)
-    if times.failures or found["lost"] or found["doubled"]:
-        raise typer.Exit(1)
+    if times.failures or found["unanswered"] or found["lost"] or found["doubled"]:
+        raise typer.Exit(Status.FAILED)
+    if times.stays is not None:
+        raise typer.Exit(times.stays.status)
 
 
 async def _run(bootstrap: str, topic: str, partitions: int, load: Load) -> Times:
+    times = Times(run=CLOCK.random_bits(RUN_BITS))
     async with (
-        _topic(bootstrap, topic, partitions) as name,
+        _topic(bootstrap, topic, partitions, times) as name,
         _clients(bootstrap, name, load) as (reader, writers),
     ):
-        times, over = Times(), asyncio.Event()
+        over = asyncio.Event()
         reading = tasks.start(_read(reader, times, over), "floe bench")
         begun = CLOCK.monotonic()
         shares = [_write(each, name, load, times, begun, at) for at, each in enumerate(writers)]
-        await asyncio.gather(*shares)
-        deadline = CLOCK.monotonic() + SETTLE_S_MAX
-        while len(times.seen) < times.acks and CLOCK.monotonic() < deadline:
-            await CLOCK.sleep(0.05)
-        over.set()
-        await reading
-        return times
+        try:
+            await asyncio.gather(*shares)
+            deadline = CLOCK.monotonic() + SETTLE_S_MAX
+            while len(times.seen) < times.acks and CLOCK.monotonic() < deadline:
+                await CLOCK.sleep(0.05)
+        finally:
+            over.set()
+            await reading
+    return times
 
 
 @asynccontextmanager
-async def _topic(bootstrap: str, topic: str, partitions: int) -> AsyncIterator[str]:
-    """The topic's name; one of our own is removed in the end."""
+async def _topic(bootstrap: str, topic: str, partitions: int, times: Times) -> AsyncIterator[str]:
+    """The topic's name; one of our own is removed in the end, or `times` says why it is not."""
     name = topic or f"floe-bench-{CLOCK.random_bits(32):08x}"
     async with session(bootstrap) as kafka:
         if topic:
@@ -143,8 +166,13 @@ async def _topic(bootstrap: str, topic: str, partitions: int) -> AsyncIterator[s
         yield name
     finally:
         if not topic:
-            async with session(bootstrap) as kafka:
-                await requests.delete(kafka, [name])
+            try:
+                async with session(bootstrap) as kafka:
+                    for problem in (await requests.delete(kafka, [name]))[1]:
+                        raise problem
+            except Failure as failure:  # what was measured is told all the same
+                times.stays = failure
+                remarks().print(f"topic {name} stays: {failure}; floe topic delete {name}")
 
 
 @asynccontextmanager
@@ -172,27 +200,40 @@ async def _clients(bootstrap: str, topic: str, load: Load) -> AsyncIterator[tupl
     except KafkaError as error:
         raise refused(f"{type(error).__name__}: {error}") from None
     finally:
-        for each in started:
-            await each.stop()
+        await asyncio.gather(*map(_stopped, started))
+
+
+async def _stopped(client: Any) -> None:
+    try:
+        async with asyncio.timeout(STOP_S_MAX):
+            await client.stop()
+    except TimeoutError:  # a producer: what it waits for has failed, or is counted as unanswered
+        await client.client.close()
 
 
 async def _write(writer: Any, topic: str, load: Load, times: Times, begun: float, share: int) -> None:
-    """Send this producer's records when they are due, and wait for what becomes of them."""
+    """Send this producer's records when they are due, and wait for what becomes of them: neither for ever."""
+    from aiokafka.errors import KafkaError
+
     filling = CLOCK.random_bytes(load.size - STAMP.size)
     waiting: set[asyncio.Future[Any]] = set()
-    number, total = share, round(load.rate * load.seconds)
-    while number < total:
+    number, total = share, load.records
+    until = begun + load.seconds + SETTLE_S_MAX
+    while number < total and CLOCK.monotonic() < until:
         due, now = begun + number / load.rate, CLOCK.monotonic()
         if due > now:
             await CLOCK.sleep(due - now)
             continue
         times.behind.append(1000 * (now - due))
-        sent = await writer.send(topic, STAMP.pack(due, number) + filling)
+        number += load.producers
+        try:
+            sent = await writer.send(topic, STAMP.pack(due, times.run << NUMBER_BITS | number) + filling)
+        except KafkaError as error:
+            times.fail(type(error).__name__)
+            continue
         times.sent += 1
         waiting.add(sent)
         sent.add_done_callback(lambda done, due=due: _acknowledged(done, due, times, waiting))
-        number += load.producers
-    await writer.flush()
     if waiting:
         await asyncio.wait(waiting, timeout=SETTLE_S_MAX)
 
@@ -201,26 +242,38 @@ def _acknowledged(done: asyncio.Future[Any], due: float, times: Times, waiting: 
     waiting.discard(done)
     error = None if done.cancelled() else done.exception()
     if done.cancelled() or error is not None:
-        name = type(error).__name__ if error else "cancelled"
-        times.failures[name] = times.failures.get(name, 0) + 1
+        times.fail(type(error).__name__ if error else "cancelled")
         return
     times.acks += 1
     times.acknowledged.append(1000 * (CLOCK.monotonic() - due))
 
 
 async def _read(reader: Any, times: Times, over: asyncio.Event) -> None:
+    from aiokafka.errors import KafkaError
+
     while not over.is_set():
-        for records in (await reader.getmany(timeout_ms=200)).values():
-            now = CLOCK.monotonic()
-            for record in records:
-                if record.value is None or len(record.value) < STAMP.size:
-                    continue  # somebody else's, in a topic that was given
-                due, number = STAMP.unpack_from(record.value)
-                if number in times.seen:
-                    times.doubled += 1
-                else:
-                    times.seen.add(number)
-                    times.arrived.append(1000 * (now - due))
+        try:
+            found = await reader.getmany(timeout_ms=200)
+        except KafkaError as error:
+            times.fail(f"{type(error).__name__} to the reader")
+            return
+        now = CLOCK.monotonic()
+        for record in (each for records in found.values() for each in records):
+            arrived(times, record.value, now)
+
+
+def arrived(times: Times, value: bytes | None, now: float) -> None:
+    """Note a value that was read; somebody else's, in a topic that was given, says nothing."""
+    if value is None or len(value) < STAMP.size:
+        return
+    due, number = STAMP.unpack_from(value)
+    if number >> NUMBER_BITS != times.run:
+        return
+    if number in times.seen:
+        times.doubled += 1
+    else:
+        times.seen.add(number)
+        times.arrived.append(1000 * (now - due))
 
 
 def verdict(load: Load, times: Times) -> dict[str, Any]:
@@ -232,6 +285,7 @@ def verdict(load: Load, times: Times) -> dict[str, Any]:
         "acknowledged": times.acks,
         "failed": failed,
         "failures": times.failures,
+        "unanswered": max(0, load.records - times.acks - failed),
         "lost": max(0, times.acks - len(times.seen)),
         "doubled": times.doubled,
         "mib_per_s": round(times.acks * load.size / load.seconds / 2**20, 3),
@@ -254,7 +308,8 @@ def percentiles(found: Sequence[float]) -> dict[str, float]:
 def _show(found: dict[str, Any]) -> None:
     print(
         f"{found['sent']} records sent, {found['acknowledged']} acknowledged ({found['mib_per_s']} MiB/s), "
-        f"{found['failed']} failed, {found['lost']} lost, {found['doubled']} doubled"
+        f"{found['failed']} failed, {found['unanswered']} unanswered, {found['lost']} lost, "
+        f"{found['doubled']} doubled"
     )
     for name, count in found["failures"].items():
         print(f"  {name}: {count} times")

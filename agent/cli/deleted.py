@@ -1,15 +1,18 @@
-"""Deleted topics, asked of an agent over HTTP: listed, brought back, let go of."""
+"""Topics are deleted; and deleted ones, asked of an agent over HTTP: listed, brought back, let go of."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from agent.cli import agent_http
-from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
+from agent.cli import agent_http, requests
+from agent.cli.failures import Failure, together
+from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Form, Http, Output
 from agent.cli.output import print_json, print_table, results
+from agent.cli.session import session
 
 _PATH = "/admin/deleted-topics"
 
@@ -37,6 +40,29 @@ def listed(http: str, output: Form) -> None:
         for each in found
     ]
     print_table(("topic", "id", "partitions", "bytes", "deleted", "by", "until"), rows)
+
+
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of the topics.")],
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """Delete topics with all their records, all that can be. Their tables stay.
+
+    `floe topic undelete` brings them back for floe.delete.retention.ms; `floe topic purge` frees their room.
+    """
+
+    async def work() -> tuple[list[str], list[Failure]]:
+        async with session(bootstrap) as kafka:
+            return await requests.delete(kafka, list(dict.fromkeys(names)))
+
+    deleted, problems = asyncio.run(work())
+    if deleted and output is Form.JSON:
+        print_json({"deleted": deleted})
+    elif deleted:
+        results().print(f"deleted {', '.join(deleted)}")
+    if problems:
+        raise together(problems)
 
 
 def undelete(

@@ -22,7 +22,10 @@ CLOCK = SystemClock()
 
 AgentName = Annotated[str, typer.Argument(metavar="AGENT", help="Name or node id of the agent.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Take it back: clients are sent to it again.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Leave when it is done; status 1 when it is not in time.")]
+Wait = Annotated[
+    bool,
+    typer.Option("--wait", help="Leave when it is done; status 1 when it is not, or not in time."),
+]
 Patience = Annotated[
     float, typer.Option("--timeout", min=0.0, max=WAIT_S_MAX, help="Seconds that --wait waits at most.")
 ]
@@ -50,6 +53,8 @@ def drain(
         print_json(told)
     else:
         print(said(told))
+    if wait and told["drained"] is undo:
+        raise Failure(Status.FAILED, _undone(told["agent"], undo=undo))
     if wait and not told["done"]:
         raise typer.Exit(Status.FAILED)
 
@@ -69,10 +74,13 @@ def address_of(status: Mapping[str, Any], agent: str, base: str) -> str:
 
 
 async def _waited(base: str, told: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Its last answer. Someone who does not answer for a while is asked again: it may be busy."""
+    """Its last answer, which is another matter's where that was asked of it meanwhile, or it was restarted.
+
+    Someone who does not answer for a while is asked again: it may be busy.
+    """
     end = CLOCK.monotonic() + timeout_s
-    shown = ""
-    while not told["done"] and CLOCK.monotonic() < end:
+    shown, drained = "", told["drained"]
+    while not told["done"] and told["drained"] is drained and CLOCK.monotonic() < end:
         line = said(told)
         if line != shown:
             remarks().print(line, style="dim")
@@ -84,6 +92,14 @@ async def _waited(base: str, told: dict[str, Any], timeout_s: float) -> dict[str
             if failure.status is not Status.UNREACHABLE or CLOCK.monotonic() >= end:
                 raise
     return told
+
+
+def _undone(name: str, *, undo: bool) -> str:
+    """Why it was waited for nothing, and what to do."""
+    again = f"run floe drain {name}{' --undo' if undo else ''} --wait again"
+    if undo:
+        return f"{name} does not come back: it was drained anew meanwhile; {again}"
+    return f"{name} is not drained: it was restarted, or its drain taken back, meanwhile; {again}"
 
 
 def said(told: Mapping[str, Any]) -> str:

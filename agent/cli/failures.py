@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -21,6 +22,10 @@ EPILOG = (
     "Exit status: 0 fine · 1 failed or found something wrong · 2 wrong usage · 3 configuration refused · "
     "4 not reachable · 5 refused · 130 interrupted"
 )
+
+
+PROBLEMS_TOLD_MAX = 20
+"""Of one command that failed in many places, each for its own reason."""
 
 
 class Failure(Exception):
@@ -46,10 +51,27 @@ def usage(message: str) -> Failure:
     return Failure(Status.USAGE, message)
 
 
+def together(problems: Sequence[Failure]) -> Failure:
+    """What came of several things of which each could fail by itself, as one; some of many are named."""
+    more = len(problems) - PROBLEMS_TOLD_MAX
+    told = [*map(str, problems[:PROBLEMS_TOLD_MAX]), *([f"and {more} more"] if more > 0 else ())]
+    return Failure(problems[0].status, "; ".join(told))
+
+
+def after(done: Sequence[str], failure: Failure) -> Failure:
+    """The same, and what was done before it: that stays."""
+    if not done:
+        return failure
+    return Failure(failure.status, f"{failure}; done before that, and stays so: {', '.join(done)}")
+
+
 def told(error: Exception) -> Failure:
     """An error that is no Failure, as one. What it may be is imported only now."""
     if isinstance(error, Failure):
         return error
+    if isinstance(error, ExceptionGroup):  # of tasks side by side: what each says, once
+        problems = {str(each): each for each in map(told, error.exceptions)}
+        return together([*problems.values()])
     from agent.config.errors import ConfigError
     from coordination.log import LogError
     from objectstore.store import StoreError

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.cli import requests
-from agent.cli.failures import refused
-from agent.cli.session import Session, check_code
+from agent.cli.failures import after, refused, together
+from agent.cli.session import Refusal, Session, check_code, refusal
 from agent.net.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from agent.net.wire.generated.delete_groups import DeleteGroupsRequest
 from agent.net.wire.generated.describe_groups import DescribeGroupsRequest
@@ -137,10 +137,16 @@ async def commit(session: Session, name: str, offsets: Mapping[Place, int]) -> N
     rows = [OffsetCommitRequestTopic(name=topic, partitions=found) for topic, found in by_topic.items()]
     request = OffsetCommitRequest(group_id=name, topics=rows)
     answer = await session.call("OffsetCommit", request, version_max=NAMES_UNTIL)
+    problems = list[Refusal]()
     for topic in answer.topics:
         for row in topic.partitions:
             what = f"the position of group {name!r} in {topic.name}-{row.partition_index} is not set"
-            check_code(row.error_code, None, what)
+            if problem := refusal(row.error_code, None, what):
+                problems.append(problem)
+    if problems:
+        done = len(offsets) - len(problems)
+        failure = after([f"{done} other positions were set"] if done else [], together(problems))
+        raise Refusal(problems[0].code, str(failure))
 
 
 async def delete(session: Session, name: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from agent.cli import group_requests
 from agent.cli.coordinators import coordinators, listed
-from agent.cli.failures import EPILOG, Failure, refused, usage
+from agent.cli.failures import EPILOG, Failure, refused, together, usage
 from agent.cli.group_requests import Group, Place
 from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
 from agent.cli.output import print_json, print_table, results
@@ -153,10 +153,10 @@ async def _targets(kafka: Session, places: Mapping[Place, Bounds], to: str) -> d
         return {place: bound.start for place, bound in places.items()}
     if to == "latest":
         return {place: bound.end for place, bound in places.items()}
-    if to.isdecimal():
+    if to.isdecimal() and len(to) < 20:
         return {place: max(bound.start, min(int(to), bound.end)) for place, bound in places.items()}
     try:
-        stamp_ms = round(datetime.fromisoformat(to).timestamp() * 1000)
+        stamp_ms = max(0, round(datetime.fromisoformat(to).timestamp() * 1000))  # below, Kafka means others
     except (ValueError, OverflowError):
         raise usage(f"--to {to!r} is neither earliest, latest, an offset, nor a time") from None
     found = await group_requests.at_time(kafka, list(places), stamp_ms)
@@ -176,7 +176,7 @@ def delete(
     elif deleted:
         results().print(f"deleted {', '.join(deleted)}")
     if problems:
-        raise Failure(problems[0].status, "; ".join(map(str, problems)))
+        raise together(problems)
 
 
 async def _deleted(bootstrap: str, names: Sequence[str]) -> tuple[list[str], list[Failure]]:

@@ -16,7 +16,7 @@ from agent.cli.failures import refused
 from agent.cli.requests import READ_COMMITTED, Bounds
 from agent.cli.session import Session, check_code
 from agent.net.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from objectstore.batch import BatchHeader, peek, records, split
+from objectstore.batch import BatchHeader, CorruptBatch, peek, records, split
 from objectstore.offset_ranges import joined
 
 FETCH_BYTES = 4 << 20
@@ -62,12 +62,16 @@ class Walk:
             self.due = header.last_offset + 1
 
     def _inside(self, batch: memoryview, header: BatchHeader) -> Iterator[Range]:
-        """The offsets of a batch that have no record."""
+        """The offsets of a batch that have no record; none are known of one that nobody can open."""
         due = max(self.due, header.base_offset)
-        for each in records(batch):
-            if each.offset > due:
-                yield due, each.offset
-            due = max(due, each.offset + 1)
+        try:
+            there = [each.offset for each in records(batch)]
+        except CorruptBatch:
+            return
+        for offset in there:
+            if offset > due:
+                yield due, offset
+            due = max(due, offset + 1)
         if due <= header.last_offset:
             yield due, header.last_offset + 1
 

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+COUNT_MAX = 2**31 - 1
+"""Of what Kafka's protocol counts, of partitions for instance; what an agent takes it says itself."""
 HTTP_DEFAULT = "http://127.0.0.1:8080"
 
 Bootstrap = Annotated[

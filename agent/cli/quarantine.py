@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from agent.cli import group_requests, reading, replaying, requests
 from agent.cli.coordinators import coordinators
-from agent.cli.failures import EPILOG, refused, usage
+from agent.cli.failures import EPILOG, Failure, refused, together, usage
 from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output, TopicName
 from agent.cli.output import print_json, print_table, progress, results
 from agent.cli.replaying import GROUP, Replayed, Replaying
@@ -159,7 +159,7 @@ def discard(
     if replayed is everything:
         raise usage("say which records: --replayed or --all")
 
-    async def work() -> int:
+    async def work() -> tuple[int, list[Failure]]:
         async with coordinators(bootstrap) as agents:
             _, bounds = await _bounds(agents.anyone, topic)
             ends = {each.partition: each.end for each in bounds}
@@ -170,11 +170,17 @@ def discard(
             below = {
                 each.partition: ends[each.partition] for each in bounds if ends[each.partition] > each.start
             }
+            done, problems = list[int](), list[Failure]()
             if below:
-                await requests.delete_records(agents.anyone, name_of(topic), below)
-            return sum(below[each.partition] - each.start for each in bounds if each.partition in below)
+                done, problems = await requests.delete_records(agents.anyone, name_of(topic), below)
+            gone = sum(below[each.partition] - each.start for each in bounds if each.partition in done)
+            return gone, problems
 
-    results().print(f"{run(work()):,} offsets of {name_of(topic)} discarded")
+    gone, problems = run(work())
+    if gone or not problems:
+        results().print(f"{gone:,} offsets of {name_of(topic)} discarded")
+    if problems:
+        raise together(problems)
 
 
 async def _bounds(kafka: Session, topic: str) -> tuple[int, list[Bounds]]:

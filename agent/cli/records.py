@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import requests
-from agent.cli.failures import Failure, Status, refused, usage
+from agent.cli.failures import Failure, Status, after, refused, usage
 from agent.cli.input import Numbered, given, piped
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Form, Http, Output, TopicName
 from agent.cli.output import print_json, progress, remarks
@@ -130,10 +130,13 @@ async def _all(
     headers, partition = placing
     task = bar.add_task(f"writing {topic}", total=None)
     written = Written()
-    async for lines in batches:
-        batch = list(lines)
-        written.add(await write(kafka, topic, partitions, batch, headers=headers, partition=partition))
-        bar.advance(task, len(batch))
+    try:
+        async for lines in batches:
+            batch = list(lines)
+            await write(kafka, topic, partitions, batch, written, headers=headers, partition=partition)
+            bar.advance(task, len(batch))
+    except Failure as failure:
+        raise after([f"{written.count} records were written"] if written.count else [], failure) from None
     if not written.count:
         raise refused("nothing to write: give --value or lines on standard input")
     return written

@@ -61,7 +61,7 @@ class Registry:
         self._own = own
         try:
             parts = urlsplit(base)
-            host = parts.hostname
+            host, _ = (parts.hostname or "").encode("idna"), parts.port
         except ValueError as error:
             raise usage(f"{base!r} is no URL of a registry: {error}") from None
         if parts.scheme not in ("http", "https") or not host:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.cli.failures import refused
-from agent.cli.session import Session, check_code
+from agent.cli.failures import Failure, refused
+from agent.cli.session import Session, check_code, refusal
 from coordination.kafka_codes import Code
 
 # A codec is imported by the function that uses it: each takes some ms, and a command needs few.
@@ -52,16 +52,22 @@ async def create(session: Session, name: str, partitions: int, configs: Mapping[
     return int(result.num_partitions)
 
 
-async def delete(session: Session, names: Sequence[str]) -> None:
-    """Delete topics, all or up to the first that is refused."""
+async def delete(session: Session, names: Sequence[str]) -> tuple[list[str], list[Failure]]:
+    """Delete topics, all that can be: which are deleted, and why the others are not."""
     from agent.net.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names], topic_names=list(names), timeout_ms=TIMEOUT_MS
     )
     answer = await session.call("DeleteTopics", request)
+    deleted, problems = [], list[Failure]()
     for result in answer.responses:
-        check_code(result.error_code, result.error_message, f"topic {result.name!r} is not deleted")
+        what = f"topic {result.name!r} is not deleted"
+        if problem := refusal(result.error_code, result.error_message, what):
+            problems.append(problem)
+        else:
+            deleted.append(str(result.name))
+    return deleted, problems
 
 
 async def grow(session: Session, name: str, total: int) -> None:
@@ -142,8 +148,15 @@ async def configs(session: Session, name: str) -> list[DescribeConfigsResourceRe
     return found
 
 
-async def alter(session: Session, name: str, changes: Mapping[str, str], unset: Sequence[str]) -> None:
-    """Set and unset configs of a topic, all or none."""
+async def alter(
+    session: Session,
+    name: str,
+    changes: Mapping[str, str],
+    unset: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and unset configs of a topic, all or none; or only see whether that can be."""
     from agent.net.wire.generated.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -152,14 +165,18 @@ async def alter(session: Session, name: str, changes: Mapping[str, str], unset: 
 
     rows = [AlterableConfig(key, SET, value) for key, value in changes.items()]
     rows += [AlterableConfig(key, DELETE, None) for key in unset]
-    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(TOPIC_RESOURCE, name, rows)])
+    resources = [AlterConfigsResource(TOPIC_RESOURCE, name, rows)]
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
     answer = await session.call("IncrementalAlterConfigs", request)
     result = answer.responses[0]
     check_code(result.error_code, result.error_message, f"configs of topic {name!r} are not changed")
 
 
-async def delete_records(session: Session, name: str, below: Mapping[int, int]) -> None:
-    """Delete the records of a topic's partitions that are below these offsets."""
+async def delete_records(
+    session: Session, name: str, below: Mapping[int, int]
+) -> tuple[list[int], list[Failure]]:
+    """Delete the records of a topic's partitions that are below these offsets, where that can be: of which
+    partitions, and why not of the others."""
     from agent.net.wire.generated.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,
@@ -169,5 +186,11 @@ async def delete_records(session: Session, name: str, below: Mapping[int, int]) 
     partitions = [DeleteRecordsPartition(number, offset) for number, offset in below.items()]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name, partitions)], timeout_ms=TIMEOUT_MS)
     answer = await session.call("DeleteRecords", request)
+    done, problems = [], list[Failure]()
     for row in answer.topics[0].partitions:
-        check_code(row.error_code, None, f"records of {name}-{row.partition_index} are not deleted")
+        what = f"records of {name}-{row.partition_index} are not deleted"
+        if problem := refusal(row.error_code, None, what):
+            problems.append(problem)
+        else:
+            done.append(row.partition_index)
+    return done, problems

@@ -5,6 +5,7 @@ An import that is no reference of its own is registered under its import path, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from schema.registry.known import NAMES
 Given = Mapping[str, tuple[str, int]]
 """Import path → subject and version (-1: the latest), as told on the command line."""
 
+_VERSION = re.compile(r"-1|[0-9]{1,9}")
 SUFFIXES = {".proto": "PROTOBUF", ".avsc": "AVRO", ".json": "JSON", ".jsonschema": "JSON"}
 
 
@@ -38,7 +40,7 @@ def given_references(texts: Sequence[str]) -> dict[str, tuple[str, int]]:
         subject, at, number = rest.rpartition("@")
         if not at:
             subject, number = rest, "-1"
-        if not sign or not name or not subject or not number.removeprefix("-").isdigit():
+        if not sign or not name or not subject or not _VERSION.fullmatch(number):
             raise usage(f"--reference {text!r} is not IMPORT_PATH=SUBJECT or IMPORT_PATH=SUBJECT@VERSION")
         found[name] = (subject, int(number))
     return found

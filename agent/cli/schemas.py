@@ -133,12 +133,21 @@ def register(
     given = schema_files.given_references(reference or ())
     found: list[dict[str, Any]] = []
     writing = _Writing(Registry(http), given, found, normalize)
-    if subject and file is not None:
-        _register_one(writing, subject, schema_files.found_in(file, folders), folders, kind)
-    elif roots and not subject:
-        _register_all(writing, buf.files(roots), folders, buf_folder)
-    else:
-        raise usage("give SUBJECT and FILE, or --buf and neither of them")
+    try:
+        if subject and file is not None:
+            _register_one(writing, subject, schema_files.found_in(file, folders), folders, kind)
+        elif roots and not subject:
+            _register_all(writing, buf.files(roots), folders, buf_folder)
+        else:
+            raise usage("give SUBJECT and FILE, or --buf and neither of them")
+    except Failure:
+        if found:  # what it imports is there, whatever becomes of it
+            _show_registered(found, output)
+        raise
+    _show_registered(found, output)
+
+
+def _show_registered(found: Sequence[Mapping[str, Any]], output: Form) -> None:
     if output is Form.JSON:
         print_json(found)
         return

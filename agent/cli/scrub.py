@@ -22,9 +22,15 @@ _TOLD = (
 
 
 async def run(http: str, bytes_per_s: int | None, *, repair: bool) -> dict[str, Any]:
-    """Begin a run at the agent (or join the one that goes on) and wait for its end. Raises Failure."""
+    """Begin a run at the agent (or join the one that goes on) and wait for its end.
+
+    Raises Failure, also where the one that goes on mends nothing, and was to.
+    """
     wanted = {"repair": repair, "bytes_per_s": bytes_per_s}
     told: dict[str, Any] = agent_http.ask(http, PATH, wanted)["now"]
+    if repair and not told["repair"]:
+        what = "scrubs the bucket already, and that run mends nothing"
+        raise refused(f"the agent at {http} {what}: give --repair again when it is over")
     began = told["began_ms"]
     with progress() as bar:
         task = bar.add_task("scrubbing", total=None)

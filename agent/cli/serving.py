@@ -104,7 +104,7 @@ def asked_processes(asked: str | None) -> list[str]:
     """`--processes` as an assignment of --set. Raises Failure."""
     if asked is None:
         return []
-    if asked != AUTO and not (asked.isdecimal() and 1 <= int(asked) <= PROCESSES_MAX):
+    if asked != AUTO and not (asked.isdecimal() and len(asked) < 10 and 1 <= int(asked) <= PROCESSES_MAX):
         raise usage(f"--processes {asked!r}: give a number from 1 to {PROCESSES_MAX}, or {AUTO}")
     return [f"agent.processes={0 if asked == AUTO else int(asked)}"]
 

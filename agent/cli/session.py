@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agent.cli.command_config import command_config
-from agent.cli.failures import Failure, Status, refused, unreachable
+from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
@@ -24,6 +24,7 @@ from agent.net.wire.generated.api_versions import ApiVersionsRequest
 from coordination.kafka_codes import Code
 
 CLIENT_ID = "floe-cli"
+PORT_MAX = 65_535
 CONNECT_S_MAX = 5.0
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
@@ -196,10 +197,11 @@ async def _first(bootstrap: str) -> Session:
 
 def _named(address: str) -> Session:
     """One address of a bootstrap list, not connected yet. Raises Failure."""
-    host, _, port = address.strip().rpartition(":")
-    if not host or not port.isdigit():
-        raise Failure(Status.USAGE, f"--bootstrap {address!r} is not host:port")
-    return Session(address, host.strip("[]"), int(port))
+    host, _, text = address.strip().rpartition(":")
+    port = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(PORT_MAX)) else 0
+    if not host or not 1 <= port <= PORT_MAX:
+        raise usage(f"--bootstrap {address!r} is not host:port, with a port from 1 to {PORT_MAX}")
+    return Session(address, host.strip("[]"), port)
 
 
 async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -211,6 +213,8 @@ async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asynci
         raise NoConnection(f"no connection within {CONNECT_S_MAX:.0f} s") from None
     except OSError as error:
         raise NoConnection(_why(error)) from None
+    except UnicodeError:  # a label that is empty or too long, before anybody is asked
+        raise NoConnection("no name of a host") from None
 
 
 def _why(error: OSError) -> str:
@@ -222,6 +226,15 @@ def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+def refusal(code: int, message: str | None, what: str) -> Refusal | None:
+    """What `check_code` raises, if anything: of several rows each may be refused by itself."""
+    try:
+        check_code(code, message, what)
+    except Refusal as error:
+        return error
+    return None
 
 
 def check_code(code: int, message: str | None, what: str) -> None:

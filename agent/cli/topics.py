@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from agent.cli import agent_http, requests
+from agent.cli.deleted import delete, purge, undelete
 from agent.cli.deleted import listed as deleted_topics
-from agent.cli.deleted import purge, undelete
-from agent.cli.failures import EPILOG, Status, usage
+from agent.cli.failures import EPILOG, Failure, Status, after, usage
 from agent.cli.held import held, purge_records, undelete_records
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
+    COUNT_MAX,
     HTTP_DEFAULT,
     Bootstrap,
     Form,
@@ -76,7 +77,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 @app.command()
 def create(
     name: TopicName,
-    partitions: Annotated[int, typer.Option(min=-1, help="How many; -1: the cluster's default.")] = -1,
+    partitions: Annotated[
+        int, typer.Option(min=-1, max=COUNT_MAX, help="How many; -1: the cluster's default.")
+    ] = -1,
     config: Configs = None,
     proto: Proto = None,
     proto_path: ProtoPath = None,
@@ -97,7 +100,7 @@ def create(
     created = run(_create(bootstrap, name, partitions, _pairs(config or [])))
     if output is Form.TABLE:
         results().print(f"created topic {name} with {created} partition{'s' if created != 1 else ''}")
-    schemas = _bind(http, name, bindings, output)
+    schemas = _bind(http, name, bindings, output, [f"topic {name} was created"])
     if output is Form.JSON:
         print_json({"topic": name, "partitions": created, "schemas": schemas})
 
@@ -231,28 +234,7 @@ def describe(
         results().print("neither message nor subject is bound: records are taken as they are")
 
 
-@app.command()
-def delete(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of the topics.")],
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
-    output: Output = Form.TABLE,
-) -> None:
-    """Delete topics with all their records. Their tables stay.
-
-    `floe topic undelete` brings them back for floe.delete.retention.ms; `floe topic purge` frees their room.
-    """
-
-    async def work() -> None:
-        async with session(bootstrap) as kafka:
-            await requests.delete(kafka, names)
-
-    run(work())
-    if output is Form.JSON:
-        print_json({"deleted": names})
-    else:
-        results().print(f"deleted {', '.join(names)}")
-
-
+app.command()(delete)
 app.command()(undelete)
 app.command()(purge)
 app.command()(held)
@@ -270,19 +252,25 @@ def config(
         list[str] | None,
         typer.Option("--unset", metavar="NAME", help="Return a config to its default; repeatable."),
     ] = None,
-    partitions: Annotated[int, typer.Option(min=0, help="Grow to this many partitions.")] = 0,
+    partitions: Annotated[int, typer.Option(min=0, max=COUNT_MAX, help="Grow to this many partitions.")] = 0,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
     """Show a topic's configs, or change them with --set, --unset and --partitions."""
     changes = _pairs(assign or [])
+    grown = [f"{name} has {partitions} partitions"] if partitions else []
 
     async def work() -> list[tuple[str, str, str, str]]:
         async with session(bootstrap) as kafka:
             if partitions:
+                if changes or unset:  # what is refused is so before there are more
+                    await requests.alter(kafka, name, changes, unset or [], validate_only=True)
                 await requests.grow(kafka, name, partitions)
             if changes or unset:
-                await requests.alter(kafka, name, changes, unset or [])
+                try:
+                    await requests.alter(kafka, name, changes, unset or [])
+                except Failure as failure:
+                    raise after(grown, failure) from None
             rows = await requests.configs(kafka, name)
             return [
                 (
@@ -462,11 +450,20 @@ def _bound_to(schema: Mapping[str, object]) -> str:
     return f"{f'version {number}' if number else 'all versions'} of subject {schema['subject']}{only}"
 
 
-def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form) -> list[dict[str, object]]:
-    """Make the bindings one after the other; gives all that the topic has then."""
+def _bind(
+    http: str, name: str, bindings: list[dict[str, object]], output: Form, done: Sequence[str] = ()
+) -> list[dict[str, object]]:
+    """Make the bindings one after the other; gives all that the topic has then. `done`: what was before."""
     schemas: list[dict[str, object]] = []
-    for binding in bindings:
-        answer = agent_http.ask(http, f"/admin/topics/{name}/schema", binding)
+    for at, binding in enumerate(bindings):
+        try:
+            answer = agent_http.ask(http, f"/admin/topics/{name}/schema", binding)
+        except Failure as failure:
+            made = (
+                f"its {each['role']}s were {'unbound' if 'unbind' in each else 'bound'}"
+                for each in bindings[:at]
+            )
+            raise after([*done, *made], failure) from None
         schemas = _plain(answer)
         if output is Form.JSON:
             continue

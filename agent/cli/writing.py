@@ -44,11 +44,10 @@ class Written:
     count: int = 0
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def add(self, more: Written) -> None:
-        """Count further records in."""
-        self.count += more.count
-        for partition, (first, last) in more.offsets.items():
-            self.offsets[partition] = (self.offsets.get(partition, (first, last))[0], last)
+    def add(self, partition: int, first: int, count: int) -> None:
+        """So many more, from this offset on."""
+        self.count += count
+        self.offsets[partition] = (self.offsets.get(partition, (first, first))[0], first + count - 1)
 
 
 async def write(
@@ -56,11 +55,12 @@ async def write(
     topic: str,
     partitions: int,
     lines: Sequence[Line],
+    written: Written,
     *,
     headers: Sequence[tuple[str, bytes]] = (),
     partition: int = -1,
-) -> Written:
-    """Write lines with one request. Raises Failure naming the first line that is refused."""
+) -> None:
+    """Write lines with one request, and count what is there. Raises Failure naming the first line refused."""
     if partition >= partitions:
         raise refused(f"topic {topic!r} has the partitions 0 to {partitions - 1}")
     now_ms = SystemClock().now_ms()
@@ -80,14 +80,17 @@ async def write(
             numbers = f"{lines[0].number} to {lines[-1].number}"
             raise Failure(failure.status, f"{failure}; records {numbers} may or may not be written") from None
         raise
-    written = Written()
+    refused_rows = []
     for row in answer.responses[0].partition_responses:
         group = placed[row.index]
         if row.error_code:
-            _refuse(row, group)
-        written.count += len(group)
-        written.offsets[row.index] = (row.base_offset, row.base_offset + len(group) - 1)
-    return written
+            refused_rows.append(row)
+        else:
+            written.add(row.index, row.base_offset, len(group))
+    if refused_rows:
+        _refuse(
+            refused_rows[0], placed[refused_rows[0].index], sum(len(placed[r.index]) for r in refused_rows)
+        )
 
 
 def place(line: Line, partitions: int) -> int:
@@ -101,9 +104,9 @@ def _batch(lines: Sequence[Line], now_ms: int, headers: Sequence[tuple[str, byte
     return build(NewRecord(now_ms, line.key, line.value, tuple(headers)) for line in lines)
 
 
-def _refuse(row: PartitionProduceResponse, group: Sequence[Line]) -> None:
-    """Raise the Failure of a refused partition."""
-    what = f"{len(group)} record{'s' if len(group) != 1 else ''} not written"
+def _refuse(row: PartitionProduceResponse, group: Sequence[Line], count: int) -> None:
+    """Raise the Failure of a refused partition. `count`: how many are refused with it, of all."""
+    what = f"{count} record{'s' if count != 1 else ''} not written"
     if row.record_errors:
         first = row.record_errors[0]
         number = group[first.batch_index].number

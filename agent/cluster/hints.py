@@ -18,6 +18,7 @@ from coordination.state.types import FETCH, PRODUCE, Broker, serving_of
 
 NO_BROKER = -1
 COORDINATORS_REMEMBERED_MAX = 20_000  # keys; others are computed each time
+KEY_CHARS_MAX = 255  # of one that is remembered: clients choose them
 ANYWHERE = ""  # the zone of a client that names none, or one without agents
 
 _MASK = (1 << 64) - 1
@@ -191,7 +192,7 @@ class LeaderHints:
         if found is None:
             chosen = mix(zlib.crc32(key.encode()) + (1 << 33))
             found = rendezvous(chosen, self._serving) if views else NO_BROKER
-            if len(self._coordinators) < COORDINATORS_REMEMBERED_MAX:
+            if len(key) <= KEY_CHARS_MAX and len(self._coordinators) < COORDINATORS_REMEMBERED_MAX:
                 self._coordinators[key] = found
         return found
 

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from agent.config import cgroup, memory, processes
 from agent.config.errors import ConfigError
 from agent.config.model import Config
+from agent.config.plain import is_whole
 from agent.config.schema import Path, element_model, find, is_section, leaves, nearest
 from agent.config.sources import ENV_FILE, Given, from_env, from_file, from_flags, from_tree
 from agent.config.templates import SETTINGS, BadTemplate, resolve
@@ -127,11 +128,12 @@ def _of_process(config: Config, chosen: dict[Path, Given], process: int) -> Conf
 def _fit_memory(chosen: dict[Path, Given], root: FilePath, count: int) -> int | None:
     """Scale what nobody gave to the memory there is for one of `count` agents, and return that, bytes."""
     asked = str(chosen[MEMORY].value) if MEMORY in chosen else ""
-    limit = int(asked) if asked.isdecimal() and int(asked) else cgroup.memory_bytes(root)
+    known = int(asked) if is_whole(asked) else 0
+    limit = known or cgroup.memory_bytes(root)
     if limit is None:
         return None
     limit = processes.share(limit, count)
-    if count > 1 and asked.isdecimal() and int(asked):
+    if count > 1 and known:
         chosen[MEMORY] = replace(chosen[MEMORY], value=limit, origin=f"{asked} bytes of {count} processes")
     given = {path: item.value for path, item in chosen.items()}
     for path, value in memory.scaled(limit, given).items():

@@ -12,6 +12,7 @@ from pathlib import Path as FilePath
 
 from agent.config import cgroup
 from agent.config.base import MIB
+from agent.config.plain import is_whole
 from agent.config.rules import scheme
 from agent.config.schema import Path
 from agent.config.sources import Given
@@ -28,7 +29,7 @@ def settle(chosen: dict[Path, Given], root: FilePath) -> int:
     """How many there are. What is left to the machine is written into `chosen`, with why."""
     given = chosen.get(PROCESSES)
     text = str(given.value).strip() if given is not None else "1"
-    if not text.isdecimal():
+    if not is_whole(text):
         return 1  # it is refused when the whole is looked at
     if int(text):
         return int(text)

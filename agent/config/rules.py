@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
-from agent.config import catalogs, redaction, security
+from agent.config import catalogs, plain, redaction, security
 from agent.config.tree import Tree
 
 LOG_SCHEMES = ("etcd", "sqlite", "memory")
@@ -22,7 +22,10 @@ def scheme(url: str) -> str:
 def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
     """Why a URL of the log or the store is refused; None when it is fine."""
     schemes = LOG_SCHEMES if section == "log" else STORE_SCHEMES
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return plain.url_problem(f"{section}.url", url)
     if scheme(url) not in schemes:
         return f"{section}.url {url!r} must begin with one of {', '.join(s + ':' for s in schemes)}"
     if "@" in parts.netloc:
@@ -33,12 +36,14 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
         return f"{section}.url {url!r} names no {'host' if section == 'log' else 'bucket'}"
     if scheme(url) == "etcd" and not parts.path.strip("/"):
         return f"log.url {url!r} names no prefix: write etcd://host:2379/prefix"
-    return None
+    hosts = parts.netloc.split(",") if section == "log" else ()
+    return next(filter(None, (plain.url_problem("log.url", f"etcd://{each}") for each in hosts)), None)
 
 
 def contradiction(config: Tree) -> str | None:
     """The first contradiction between settings, or None."""
     for rule in (
+        _urls,
         _listeners,
         _processes,
         _redaction,
@@ -53,6 +58,22 @@ def contradiction(config: Tree) -> str | None:
         for problem in rule(config):
             return problem
     return None
+
+
+def _urls(config: Tree) -> Iterator[str]:
+    """Those that nobody can read; first of all, as other rules read them."""
+    given = {
+        "store.endpoint": config.store.endpoint,
+        "store.role_sts_url": config.store.role_sts_url,
+        "oauth.jwks_url": config.oauth.jwks_url,
+        "traces.endpoint": config.traces.endpoint,
+    }
+    for number, each in enumerate(config.catalogs):
+        given[f"catalogs.{number}.uri"] = "" if each.type == "sql" else each.uri
+        given[f"catalogs.{number}.oauth_uri"] = each.oauth_uri
+    for name, url in given.items():
+        if problem := plain.url_problem(name, url):
+            yield problem
 
 
 def _listeners(config: Tree) -> Iterator[str]:

@@ -162,7 +162,8 @@ class SaslConfig(Section):
     none."""
 
     admin_password: SecretStr = SecretStr("")
-    """The password of admin_user. Give it as FLOE_SASL__ADMIN_PASSWORD rather than in a file."""
+    """The password of admin_user, until there is a credential of that name. Give it as
+    FLOE_SASL__ADMIN_PASSWORD rather than in a file."""
 
     receive_bytes_max: Annotated[int, Field(ge=1_024, le=1024**2)] = 64 * 1024
     """Largest request before the login, bytes (Kafka's sasl.server.max.receive.size)."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from agent.config.errors import ConfigError
+from agent.config.renewed import Renewed
 
 FORMAT: Final = "pbkdf2-sha256"
 ITERATIONS: Final = 20_000
@@ -49,42 +49,28 @@ def line_of(user: str, password: str, salt: bytes) -> str:
     return f"{user}:{FORMAT}:{ITERATIONS}:{b64encode(salt).decode()}:{b64encode(hashed).decode()}"
 
 
-class UsersFile:
+class UsersFile(Renewed):
     """The file as it was read last in full; what is wrong with a newer one is in `problem`."""
 
     name = "users of PLAIN"
 
     def __init__(self, path: str) -> None:
         """An empty path: there is none. Raises ConfigError for a file that is none."""
-        self.problem = ""
+        super().__init__(path)
         self._path = path
-        self._seen = self._stamp()
         self._iterations = ITERATIONS
-        self.users: Mapping[str, Hashed] = self._read() if path else {}
+        self.users: Mapping[str, Hashed] = {}
+        if path:
+            self.make()
 
     @property
     def nobody(self) -> Hashed:
         """What the password of an unknown user is compared with: it takes as long as most users' do."""
         return Hashed(self._iterations, bytes(SALT_BYTES), bytes(32))
 
-    def renew(self) -> bool:
-        """See agent.net.renewal.Renewable."""
-        stamp = self._stamp()
-        if stamp == self._seen:
-            return False
-        self._seen = stamp
-        try:
-            self.users, self.problem = self._read(), ""
-        except ConfigError as error:
-            self.problem = str(error)
-        return True
-
-    def _stamp(self) -> tuple[int, int, int]:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
+    def make(self) -> None:
+        """See Renewed."""
+        self.users = self._read()
 
     def _read(self) -> dict[str, Hashed]:
         try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from coordination.kafka_codes import Code
 from coordination.state.types import Refused
+from iceberg import rest_body
 
 NOT_FOUND = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.RESOURCE_NOT_FOUND})
 
@@ -73,8 +72,8 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
 def parse_json(body: bytes) -> object:
     """A JSON body. Raises Problem 400 with line and column."""
     try:
-        return json.loads(body)
-    except json.JSONDecodeError as error:
-        raise Problem(400, f"the body is not JSON: {error}", "send a JSON object") from None
-    except (UnicodeDecodeError, RecursionError):
+        return rest_body.parsed(body)
+    except UnicodeDecodeError:
         raise Problem(400, "the body is not JSON in UTF-8", "send a JSON object") from None
+    except ValueError as error:
+        raise Problem(400, f"the body is not JSON: {error}", "send a JSON object") from None

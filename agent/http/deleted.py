@@ -21,6 +21,7 @@ from coordination.state.deleted import WEIGHT_MAX
 from coordination.state.state import State
 from coordination.state.topics import TOPIC_ID_BYTES, TOPIC_NAME_LENGTH_MAX
 from coordination.state.types import DeletedTopic, Refused
+from coordination.state.undeleting import ids_refusal
 
 _log = logger("deleted topics")
 
@@ -61,7 +62,11 @@ class DeletedRoutes:
     async def undelete(self, request: Request) -> Response:
         """Bring one back; answers with its name and id."""
         wanted = await self._asked(request, Undelete)
-        found = found_by(self._parts.replica.state, wanted.topic)
+        state = self._parts.replica.state
+        found = found_by(state, wanted.topic)
+        misread = ids_refusal(state, found)
+        if misread is not None:
+            raise refused(misread)
         message = UndeleteTopic(topic_id=found.topic.topic_id, name=wanted.name)
         result = await submit(self._parts, command(message))
         if isinstance(result, Refused):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from agent.kafka.order import Turns
 from agent.kafka.produce.firsts import Firsts
 from agent.kafka.produce.gaps import Gaps
 from agent.net.listening import ANONYMOUS
+from agent.net.wire.errors import WireError
 from agent.telemetry.trail import Actor
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from agent.kafka.produce.driver import ProduceDriver
     from agent.kafka.quotas.quotas import Charge, Quotas
     from agent.kafka.topic_bodies import TopicBodies
-    from agent.net.wire.errors import WireError
     from agent.rules.pool import RulesPool
     from agent.telemetry.damages import Damages
     from agent.telemetry.metrics import Metrics
@@ -148,6 +149,19 @@ class Client:
     told: float = float("-inf")
     """When it got an answer of Metadata last, by the monotonic clock, seconds."""
 
+    @asynccontextmanager
+    async def admission(self) -> AsyncIterator[None]:
+        """The gate, for a Produce. One that ends by an exception, whichever, has failed like one refused.
+
+        It is counted in the step that opens the gate: who waits behind it is woken later, and sees it.
+        """
+        try:
+            async with self.gate:
+                yield
+        except BaseException:
+            self.failures += 1
+            raise
+
 
 @dataclass(slots=True)
 class Context:
@@ -201,6 +215,19 @@ class Context:
         except (Unavailable, OutcomeUnknown, TimeoutError):
             return False
         return True
+
+    @contextmanager
+    def over_when_failed(self) -> Iterator[None]:
+        """For what comes after the answer, or instead of one: where it fails, by a defect too, the connection
+        ends and nothing behind it begins."""
+        try:
+            yield
+        except BaseException as error:
+            self.client.turns.fail()
+            why = error if isinstance(error, WireError) else WireError("a request failed in the agent")
+            self.services.hang_up(self.client.connection, why)
+            if why is not error:
+                raise
 
     @property
     def zone(self) -> str:

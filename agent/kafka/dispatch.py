@@ -108,8 +108,9 @@ class Dispatcher:
         return waited
 
     def _check_awake(self, client: Client, awake: bool) -> None:
-        """Raise Paused for what was sent before a pause that is over."""
+        """Raise Paused for what was sent before a pause that is over; so was what is behind it."""
         if not awake or client.pauses != self._pauses:
+            client.turns.fail()
             raise Paused("sent before this process was paused")
 
     async def _in_turn(

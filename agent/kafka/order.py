@@ -144,6 +144,8 @@ class Turns:
         self._wake()
         try:
             await future
+            if self._failed:  # after it was told to begin, and before it did
+                raise Unheard(UNHEARD)
         except BaseException:
             if entry in self._waiting:
                 self._waiting.remove(entry)
@@ -181,7 +183,7 @@ class Turns:
         return self._closed and (kind in DROPPED or behind_poll)
 
     def _drop(self) -> None:
-        """Tell those in line whose turn shall not come; one that was told to begin, begins."""
+        """Tell those in line whose turn shall not come; of one that was told to begin, see `wait`."""
         for entry in list(self._waiting):
             kind, future = entry
             if not future.done() and self._refuses(kind):

@@ -17,6 +17,7 @@ from agent.net.wire.primitives import Buffer, varint
 from coordination.state.types import Topic
 
 ENTRY_BYTES = 200  # of the dict's entry and the objects in it, besides the body
+FLAVOUR_BYTES = 500  # of a flavour, besides its entries
 FLEXIBLE_SINCE = 9
 
 
@@ -25,6 +26,7 @@ class Flavour(NamedTuple):
 
     version: int
     zone: str
+    """One that has agents, or ANYWHERE (agent/cluster/hints.py)."""
     operations: int
     leader_epoch: int
 
@@ -36,15 +38,12 @@ class TopicBodies:
     """The bodies, by flavour; at most `bytes_max` bytes of them."""
 
     def __init__(self, bytes_max: int) -> None:
+        self.size = 0
+        """Bytes held."""
         self._bytes_max = bytes_max
         self._brokers: object = None
         self._kept: OrderedDict[Flavour, Bodies] = OrderedDict()
         self._sizes: dict[Flavour, int] = {}
-
-    @property
-    def size(self) -> int:
-        """Bytes held."""
-        return sum(self._sizes.values())
 
     def use(self, flavour: Flavour, brokers: object) -> Bodies:
         """The bodies of a flavour. `brokers` is any object that is another one when a broker came or went."""
@@ -52,8 +51,13 @@ class TopicBodies:
             self._brokers = brokers
             self._kept.clear()
             self._sizes.clear()
-        bodies = self._kept.setdefault(flavour, {})
-        self._kept.move_to_end(flavour)
+            self.size = 0
+        bodies = self._kept.get(flavour)
+        if bodies is None:
+            bodies = self._kept[flavour] = {}
+            self._count(flavour, FLAVOUR_BYTES)
+        else:
+            self._kept.move_to_end(flavour)
         return bodies
 
     def get(self, bodies: Bodies, topic: Topic, partitions: int) -> bytes | None:
@@ -65,12 +69,17 @@ class TopicBodies:
         """Keep a body, unless the flavour was dropped meanwhile. Deleted topics go with their flavour."""
         if self._kept.get(flavour) is not bodies:
             return
-        if topic.topic_id not in bodies:
-            self._sizes[flavour] = self._sizes.get(flavour, 0) + len(body) + ENTRY_BYTES
+        known = bodies.get(topic.topic_id)
         bodies[topic.topic_id] = (partitions, body)
+        self._count(flavour, len(body) + ENTRY_BYTES if known is None else len(body) - len(known[1]))
+
+    def _count(self, flavour: Flavour, size: int) -> None:
+        """The flavour takes so much more; the least used ones go for it."""
+        self._sizes[flavour] = self._sizes.get(flavour, 0) + size
+        self.size += size
         while self.size > self._bytes_max:
             oldest, _ = self._kept.popitem(last=False)
-            self._sizes.pop(oldest, None)
+            self.size -= self._sizes.pop(oldest)
 
 
 def encoded_topic(topic: MetadataResponseTopic, version: int) -> bytes:

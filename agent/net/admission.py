@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 IPV4_MAPPED: Final = "::ffff:"
 EARLY_BYTES_MAX: Final = 64 * 1024
 """What a connection that waits may have sent, bytes; with more it is closed."""
+NOTHING: Final = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +199,67 @@ class Gate(asyncio.Protocol):
 
     def _let_in(self) -> None:
         self._done_waiting()
-        transport, early = self._transport, memoryview(self._early)
+        transport, early = self._transport, self._early
         if transport is None or transport.is_closing():
             return
         self._early = b""
         protocol = self._make(self._gone)
         transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        while early:
-            buffer = memoryview(protocol.get_buffer(-1))
-            count = min(len(early), len(buffer))
-            buffer[:count] = early[:count]
-            protocol.buffer_updated(count)
-            early = early[count:]
+        if early:
+            Early(transport, protocol, early).begin()
+        else:
+            protocol.connection_made(transport)
 
     def _gone(self) -> None:
         self._admission.leave(self._listener, self._host)
+
+
+class Early:
+    """The transport of a connection whose client spoke before it was let in: what it said comes first.
+
+    It comes as from a socket, while the protocol reads, and until all of it has come the socket is not read.
+    Anything else is the transport's.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, protocol: asyncio.BufferedProtocol, early: bytes
+    ) -> None:
+        self._transport, self._protocol = transport, protocol
+        self._early = memoryview(early)
+        self._paused = False
+        self._loop = asyncio.get_running_loop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def begin(self) -> None:
+        """Make it the protocol's connection."""
+        self._transport.pause_reading()
+        self._protocol.connection_made(self)  # type: ignore[arg-type]  # it has what is used of a transport
+        self._go_on()
+
+    def pause_reading(self) -> None:
+        """No more comes."""
+        self._paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """What was said early comes after the protocol has returned, then the rest."""
+        self._paused = False
+        if self._early:
+            self._loop.call_soon(self._go_on)
+        else:
+            self._transport.resume_reading()
+
+    def _go_on(self) -> None:
+        while self._early and not (self._paused or self._transport.is_closing()):
+            buffer = memoryview(self._protocol.get_buffer(-1))
+            count = min(len(self._early), len(buffer))
+            buffer[:count], self._early = self._early[:count], self._early[count:]
+            buffer.release()
+            self._protocol.buffer_updated(count)
+        if self._early:
+            return
+        self._early = NOTHING  # a part of it, however small, would keep all of it
+        if not (self._paused or self._transport.is_closing()):
+            self._transport.resume_reading()

@@ -129,13 +129,17 @@ class Budget:
         self._debtor, self._overdrawing = None, False
         self._serve()
 
-    def leave(self, account: Account) -> None:
-        """The account's connection is gone. What its requests hold is given back when they end."""
+    def withdraw(self, account: Account) -> None:
+        """The account waits for nothing any more."""
         self._line = deque(entry for entry in self._line if entry[0] is not account)
         self._resting = deque(other for other in self._resting if other is not account)
+        self._serve()
+
+    def leave(self, account: Account) -> None:
+        """The account's connection is gone. What its requests hold is given back when they end."""
+        self.withdraw(account)
         if self._overdrawing and account is self._debtor:
             self.paid()
-        self._serve()
 
     def _serve(self) -> None:
         while self._line:
@@ -261,19 +265,6 @@ class Connection:
             self._budget.rest(self._account)
         return frames
 
-    def receive(self, data: Buffer) -> list[memoryview]:
-        """Feed bytes that were read elsewhere."""
-        frames: list[memoryview] = []
-        view = memoryview(data)
-        while view and not self.failed:
-            buffer = self.get_buffer()
-            count = min(len(view), len(buffer))
-            buffer[:count] = view[:count]
-            buffer.release()
-            frames += self.received(count)
-            view = view[count:]
-        return frames
-
     def narrow(self, frame_bytes_max: int) -> None:
         """Take frames of so many bytes at most, one after another: nobody knows yet whose they are."""
         self._frame_bytes_max, self._frame_setting = frame_bytes_max, STRANGER_LIMIT
@@ -336,6 +327,9 @@ class Connection:
     def _finish(self) -> memoryview:
         assert self._frame is not None
         frame, self._frame = memoryview(self._frame), None
+        if self._waiting:  # the driver has read on: there is nothing left to wait for
+            self._waiting = False
+            self._budget.withdraw(self._account)
         if self._budget.whole(self._account):
             self._overdrawn = frame
         return frame
@@ -347,7 +341,10 @@ class Connection:
 
     def _granted(self, size: int) -> None:
         self._waiting = False
-        self._room += size
+        # Less than was asked for where the driver has read on: room beyond the frame would take the next one.
+        needed = min(size, self._size - self._room)
+        self._budget.charge(self._account, needed - size)  # it serves on by itself
+        self._room += needed
         self._on_grant()
 
     def _grow(self, size: int) -> None:

@@ -6,20 +6,20 @@ force. New handshakes take the newest context, connections keep theirs.
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from agent.config.certificates import ends_s
 from agent.config.errors import ConfigError
+from agent.config.renewed import Renewed
 from agent.net.principals import Namer
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 PEM_BYTES_MAX = 1024 * 1024
 """What is read of a key's file to see whether it is encrypted, bytes."""
-_Stamp = tuple[tuple[int, int, int], ...]
 _T = TypeVar("_T")
 
 
@@ -37,45 +37,24 @@ class TlsFiles:
     ciphers: str = ""
 
 
-class Tls:
+class Tls(Renewed):
     """The context in force. `renew` is called from time to time, in a thread: it reads files."""
+
+    context: ssl.SSLContext
+    expires_s: float
+    """When its certificate ends, Unix time, seconds."""
 
     def __init__(self, files: TlsFiles, namer: Namer) -> None:
         """Raises ConfigError for files that make no context."""
+        super().__init__(files.cert_file, files.key_file, files.ca_file)
         self.name = f"certificates of listener {files.listener}"
         self.files = files
         self.namer = namer
-        self._seen = _stamp(files)
-        self.context, self.expires_s = build(files)
-        self.problem = ""
-        """Why what lies on the disk is not in force; empty when it is."""
+        self.make()
 
-    def renew(self) -> bool:
-        """Look whether the files changed. True when the context, or `problem`, is a new one."""
-        stamp = _stamp(self.files)
-        if stamp == self._seen and not self.problem:
-            return False
-        before = self.problem
-        try:
-            self.context, self.expires_s = build(self.files)
-            self.problem = ""
-        except ConfigError as error:
-            self.problem = str(error)
-        changed = stamp != self._seen or self.problem != before
-        self._seen = stamp
-        return changed
-
-
-def _stamp(files: TlsFiles) -> _Stamp:
-    """What tells that a file was replaced; zeros for one that is not there."""
-    stamps = []
-    for path in filter(None, (files.cert_file, files.key_file, files.ca_file)):
-        try:
-            found = os.stat(path)
-            stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
-        except OSError:
-            stamps.append((0, 0, 0))
-    return tuple(stamps)
+    def make(self) -> None:
+        """See Renewed."""
+        self.context, self.expires_s = build(self.files)
 
 
 def build(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
@@ -97,7 +76,7 @@ def build(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
     )
     if files.ciphers:
         _attempt(files, "tls_ciphers", files.ciphers, lambda: context.set_ciphers(files.ciphers))
-    expires_s = _attempt(files, "tls_cert_file", files.cert_file, lambda: _tried(context, files.cert_file))
+    expires_s = _attempt(files, "tls_cert_file", files.cert_file, lambda: ends_s(context, files.cert_file))
     if files.client_auth != "none":
         _attempt(files, "tls_ca_file", files.ca_file, lambda: context.load_verify_locations(files.ca_file))
         context.verify_mode = VERIFY[files.client_auth]
@@ -142,26 +121,3 @@ def _reason(error: OSError | ValueError) -> str:
     return told.get(
         reason or "", reason or "not PEM that OpenSSL can read, or tls_key_password does not open it"
     )
-
-
-def _tried(context: ssl.SSLContext, cert_file: str) -> float:
-    """Shake hands with a client that trusts just this certificate. Raises what that client would."""
-    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trusting.check_hostname = False
-    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    trusting.load_verify_locations(cert_file)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = trusting.wrap_bio(to_client, to_server)
-    server = context.wrap_bio(to_server, to_client, server_side=True)
-    waiting = [client, server]
-    for side in (client, server) * 4:
-        if side in waiting:
-            try:
-                side.do_handshake()
-                waiting.remove(side)
-            except ssl.SSLWantReadError:
-                continue
-    if waiting:
-        raise ValueError("a handshake with itself does not end")
-    found = client.getpeercert() or {}
-    return float(ssl.cert_time_to_seconds(str(found["notAfter"])))

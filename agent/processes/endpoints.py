@@ -24,13 +24,13 @@ SCRAPE_S = 8.0
 
 
 class Endpoints:
-    """Of one machine. `metrics_open`: whether anybody may read metrics."""
+    """Of one machine. `metrics_open`: whether anybody may read metrics by now."""
 
     def __init__(
         self,
         slots: Sequence[Slot],
         metrics: SupervisorMetrics,
-        metrics_open: bool,
+        metrics_open: Callable[[], bool],
         leaving: Callable[[], bool],
     ) -> None:
         self._slots, self._metrics, self._open, self._leaving = slots, metrics, metrics_open, leaving
@@ -97,7 +97,7 @@ class Endpoints:
 
     async def metrics(self, _request: Request) -> Response:
         """All agents' as one page, and what is counted here. Who does not answer is missing, and not up."""
-        if not self._open:
+        if not self._open():
             why = "http.metrics_open is false, and nobody can be asked here who he is: "
             return PlainTextResponse(f"{why}read /metrics of each agent, at http.port and above\n", 403)
         answers = await asyncio.gather(*(each.ask(METRICS, SCRAPE_S) for each in self._slots))

@@ -92,10 +92,16 @@ class Supervisor:
                 raise each
 
     def _listening(self, bind: socket.socket) -> Listening:
+        tls = None if self._tls is None else _newest(self._tls)
+        return Listening(self._endpoints().app(), bind, tls)
+
+    def _endpoints(self) -> Endpoints:
+        return Endpoints(self.slots, self._metrics, self._metrics_open, self._leaving.is_set)
+
+    def _metrics_open(self) -> bool:
+        """Whether anybody may read metrics, by the configuration that was taken last."""
         http = self._config.http
-        is_open = http.metrics_open or http.authentication == "none"
-        endpoints = Endpoints(self.slots, self._metrics, is_open, self._leaving.is_set)
-        return Listening(endpoints.app(), bind, None if self._tls is None else _newest(self._tls))
+        return http.metrics_open or http.authentication == "none"
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -120,6 +126,7 @@ class Supervisor:
         if _kept(config) != _kept(self._config):
             _log.error("what concerns all processes changed, which takes a restart: no agent is replaced")
             return
+        self._config = config
         for slot in self.slots:
             await slot.renew()
             if self._leaving.is_set():
@@ -132,7 +139,9 @@ def _kept(config: Config) -> object:
     agent, http = config.agent, config.http
     own = agent.processes, agent.supervisor_port, agent.process_silence_ms, agent.process_pause_ms_max
     ports = agent.port_step, http.port, http.host, *(each.port for each in config.listeners)
-    return *own, *ports, config.agent_name, config.shutdown.timeout_ms, http.tls_cert_file
+    password = http.tls_key_password.get_secret_value()
+    tls = http.tls_cert_file, http.tls_key_file, password, http.tls_protocols, http.tls_ciphers
+    return *own, *ports, config.agent_name, config.shutdown.timeout_ms, *tls
 
 
 def _tls_of(config: Config) -> Tls | None:

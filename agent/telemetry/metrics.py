@@ -106,7 +106,9 @@ class Metrics:
             "resource",
         )
         self.tls_renewal_failing = self._gauge(
-            "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
+            "tls_renewal_failing",
+            "1 while certificates on the disk cannot be used, those of HTTP (http) and of peers (peers) too",
+            "listener",
         )
         self.users_file_failing = self._gauge(
             "users_file_failing", "1 while the file of PLAIN's users on the disk cannot be used"
@@ -116,7 +118,9 @@ class Metrics:
         )
         self.jwks_lookups = self._counter("jwks_lookups", "Looks at oauth.jwks_url", "outcome")
         self.tls_expires_seconds = self._gauge(
-            "tls_expires_seconds", "Unix time when the listener's certificate ends", "listener"
+            "tls_expires_seconds",
+            "Unix time when the certificate of a listener ends, or of HTTP (http), or towards peers (peers)",
+            "listener",
         )
 
     def _quotas(self) -> None:

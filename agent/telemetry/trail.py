@@ -163,6 +163,8 @@ class Trail:
         return events
 
     def _note_once(self, kind: str, actor: Actor, change: Change, outcome: str) -> None:
+        if len(actor.client_id) > TEXT_CHARS_MAX or len(change.resource) > TEXT_CHARS_MAX:
+            actor, change = Actor(*map(_cut, actor)), _whole(change)  # else so much is kept of each kind
         key, now_s = (kind, actor, change, outcome), self._clock.monotonic()
         alike = self._alike.get(key)
         if alike is None:

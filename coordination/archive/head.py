@@ -62,8 +62,10 @@ async def fetched(store: ObjectStore, wanted: PieceId) -> Piece:
     return piece
 
 
-async def newest(store: ObjectStore, pieces: list[Stored]) -> Head | None:
-    """The end of the piece that goes furthest and is whole; None: there is none. Raises StoreError."""
+async def newest(store: ObjectStore, pieces: list[Stored]) -> tuple[Head | None, list[PieceId]]:
+    """The end of the piece that goes furthest and is whole, None: there is none; those that are not and go
+    further. Raises StoreError."""
+    unusable: list[PieceId] = []
     for each in sorted(pieces, key=lambda one: (one.id.last, one.id.first), reverse=True):
         try:
             piece = await fetched(store, each.id)
@@ -71,9 +73,10 @@ async def newest(store: ObjectStore, pieces: list[Stored]) -> Head | None:
         except (CorruptPiece, NotFound) as error:
             told = {"object": piece_key(each.id), "error": str(error)}
             _logger.error("a piece of the archived log is not usable", extra={"fields": told})
+            unusable.append(each.id)
         else:
-            return Head(piece.header.last, piece.checksum, name)
-    return None
+            return Head(piece.header.last, piece.checksum, name), unusable
+    return None, unusable
 
 
 async def last_entry(piece: Piece) -> EntryName:

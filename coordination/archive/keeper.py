@@ -5,6 +5,9 @@ then the entries in it are forgotten here, then pieces that no snapshot needs an
 takes over looks for the newest good piece and goes on behind it, from the log. A PUT that lands late, or a
 writer that has not heard that it lost the claim, leaves a piece beside the chain: true, and passed over.
 
+A name may be taken by what cannot be gone on from, such as a damaged piece. A piece is then cut elsewhere, so
+that it has another one: with fewer entries, or with more where there is no such name among those.
+
 Where the log was trimmed before it was archived, entries are missing: a new chain begins, and says so.
 """
 
@@ -16,8 +19,15 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from coordination.archive.head import Head, Stored, fetched, listed, newest
-from coordination.archive.piece import NONE, CorruptPiece, Header, checksum_of, encode_steps
+from coordination.archive.head import Head, Stored, fetched, last_entry, listed, newest
+from coordination.archive.piece import (
+    NONE,
+    RAW_BYTES_MAX,
+    CorruptPiece,
+    Header,
+    checksum_of,
+    encode_steps,
+)
 from coordination.archive.tail import Tail
 from coordination.jobs import Job
 from coordination.log import EntryName, Log, LogEntry, LogRegressed, Trimmed, Unavailable
@@ -30,6 +40,7 @@ from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectStore, 
 
 CLAIM = "log-archive"
 READ_S_MAX = 30.0  # until entries that the log has must have come
+CUT_BYTES_MAX = RAW_BYTES_MAX // 4  # of payload: what has more is not made larger still for another name
 _logger = logging.getLogger("floe.coordination.archive")
 
 
@@ -75,6 +86,7 @@ class LogArchive(Job):
         self._identity = ""
         self._head: Head | None = None  # None: to be looked for
         self._pieces: list[Stored] = []
+        self._taken: set[PieceId] = set()  # names behind the head that something unusable has
         self._written_at = self._loop.time()
         self._cleaned = 0  # pieces through this revision were deleted
         self.counts = Counts()
@@ -152,7 +164,7 @@ class LogArchive(Job):
             if head is None:
                 head = await self._take_over()
             while self.held() == held and self._is_due(head):
-                entries, head = await self._next(head)
+                entries, head = await self._cut(head)
                 if not entries:
                     break
                 head = await self._write(head, entries)
@@ -167,7 +179,8 @@ class LogArchive(Job):
         self._identity = await self._log.identity()
         folder = log_folder(self._identity)
         self._pieces = await listed(self._store, folder)
-        head = await newest(self._store, self._pieces)
+        head, unusable = await newest(self._store, self._pieces)
+        self._taken.update(unusable)
         if head is None:
             trimmed = await self._log.trimmed()
             lost = max((each.id.last for each in self._pieces), default=0)
@@ -202,37 +215,65 @@ class LogArchive(Job):
         # The log is trimmed behind the second-newest snapshot: a successor would miss what only waits here.
         return bool(tail.entries and snapshots and snapshots[-1].revision > head.last)
 
-    async def _next(self, head: Head) -> tuple[list[LogEntry], Head]:
-        """The next entries, none when there is nothing; the head that they go behind."""
+    async def _cut(self, head: Head) -> tuple[list[LogEntry], Head]:
+        """The next entries that can be a piece, none when there are none; the head that they go behind.
+
+        Those that `_next` has, but for the last ones where their name is taken. Where each beginning of them
+        has such a name there are more, or a later look finds some: the log goes on.
+        """
+        size = self.options.piece_bytes
+        while True:
+            entries, head = await self._next(head, size)
+            count = len(entries)
+            while count and self._name_of(head.last + 1, entries[count - 1].revision) in self._taken:
+                count -= 1
+            all_there = not entries or entries[-1].revision >= self.replica.revision
+            if count or all_there or size > CUT_BYTES_MAX:
+                return entries[:count], head
+            size *= 2
+
+    def _name_of(self, first: int, last: int) -> PieceId:
+        return PieceId(log_folder(self._identity), first, last)
+
+    async def _next(self, head: Head, piece_bytes: int) -> tuple[list[LogEntry], Head]:
+        """The next entries, of about so many bytes but one at least, none when there is nothing now; the head
+        that they go behind."""
         after = self._tail.after
         assert after is not None, "the job is held"
+        read, left = list[LogEntry](), piece_bytes
         if after > head.last:
             try:
                 async with asyncio.timeout(READ_S_MAX):
-                    read = await self._read(head, after)
+                    read, left = await self._read(head, after, piece_bytes)
             except Trimmed as trimmed:
                 head = self._head = Head(trimmed.through, gap=head.last)
                 self._tell_gap(head)
                 return [], head  # the next look goes on from there
-            if read:
-                return read, head
-            self._tail.joins(head.last)
-        return self._tail.take(head.last, self.options.piece_bytes), head
+            if self._tail.after != after:
+                return read, head  # it was begun again meanwhile: there are others between the two
+            if not read:
+                self._tail.joins(head.last)
+        return (read + self._tail.take(head.last, left) if left > 0 else read), head
 
-    async def _read(self, head: Head, through: int) -> list[LogEntry]:
-        """Entries behind the head up to a revision that the log has, as many as fit into a piece."""
+    async def _read(self, head: Head, through: int, piece_bytes: int) -> tuple[list[LogEntry], int]:
+        """Entries behind the head up to a revision that the log has, as many as have so many bytes.
+
+        And how many bytes more there might have been; 0: there are more entries.
+        """
         read: list[LogEntry] = []
         size = 0
         async with aclosing(cast(Any, self._log.follow(head.last, head.name))) as batches:
             async for batch in batches:
                 for entry in batch.entries:
+                    if entry.revision > through:
+                        return read, piece_bytes - size
+                    if read and size + len(entry.payload) > piece_bytes:
+                        return read, 0
                     size += len(entry.payload)
-                    if entry.revision > through or (read and size > self.options.piece_bytes):
-                        return read
                     read.append(entry)
                 if batch.through >= through:
                     break
-        return read
+        return read, piece_bytes - size
 
     async def _write(self, head: Head, entries: list[LogEntry]) -> Head:
         """Seal a piece and put it into the bucket; the new end."""
@@ -244,17 +285,19 @@ class LogArchive(Job):
         header = Header(head.last + 1, last.revision, head.checksum, base if begins else 0, head.gap)
         parts = await self._encode(header, entries)
         taken_at = self._loop.time()
-        piece = PieceId(log_folder(self._identity), header.first, header.last)
+        piece = self._name_of(header.first, header.last)
         try:
             reach("archive/put")
             checksum = await self._put(piece, parts, header)
         except Precondition:
+            self._taken.add(piece)
             self._head = None  # somebody else writes, or a damaged piece is in the way: look where it ends
             raise
         reach("archive/written")
         size = sum(map(len, parts))
         self._pieces.append(Stored(piece, size, 0))
         self._pieces.sort()
+        self._taken.clear()  # whatever is called so begins at this piece's first revision, or before it
         self._written_at = taken_at
         self.counts.pieces += 1
         self.counts.bytes += size
@@ -302,6 +345,7 @@ class LogArchive(Job):
         except (Ambiguous, Precondition) as error:
             try:
                 found = await fetched(self._store, piece)
+                await last_entry(found)
             except NotFound:
                 raise Retryable(f"it is not known whether {piece_key(piece)} was written") from error
             except CorruptPiece as damage:

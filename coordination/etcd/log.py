@@ -13,7 +13,7 @@ from functools import partial
 import grpc
 
 from coordination.backoff import Backoff
-from coordination.chain import AppendChain, AttemptFailed, KeyState
+from coordination.chain import RENEWED_AGAIN_S, AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
 from coordination.etcd import keys as requests
 from coordination.etcd.client import EtcdClient, Tls
@@ -291,8 +291,10 @@ class EtcdChain(AppendChain):
 
     async def _renew(self, every_s: float) -> None:
         """A lost lease is no error here: the next append says Fenced."""
+        pause_s = every_s
         while True:
-            await asyncio.sleep(coalesced.pause_s(every_s))
+            await asyncio.sleep(coalesced.pause_s(pause_s))
+            pause_s = min(every_s, RENEWED_AGAIN_S)
             try:
                 if await self._log.client.lease_keep_alive(self._lease) == 0:
                     self._lease_is_gone()
@@ -303,6 +305,7 @@ class EtcdChain(AppendChain):
                     return
                 self._unrenewed.met("", **self._names(), error=str(error))
             else:
+                pause_s = every_s
                 self._unrenewed.over("", **self._names())
 
     def _lease_is_gone(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from coordination.archive.head import STEP_ENTRIES, Stored, fetched, listed
@@ -173,8 +174,11 @@ class ArchivedLog:
     async def _look_for(self, checksum: bytes, pieces: Sequence[Stored]) -> None:
         """Another writer's piece, which ends where the one that was read does, may be the one before."""
         for each in pieces:
-            if each.id.last == self._at and (await fetched(self._store, each.id)).checksum == checksum:
-                return
+            if each.id.last != self._at:
+                continue
+            with suppress(CorruptPiece, NotFound):  # it may be what another one was written for
+                if (await fetched(self._store, each.id)).checksum == checksum:
+                    return
         raise CorruptPiece(f"it does not join the piece that ends at {self._at}: one before it was changed")
 
     # Where nothing goes on.

@@ -1439,8 +1439,11 @@ class PutNamespace(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     MUST_NOT_EXIST_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     must_not_exist: _builtins.bool
+    expected: _builtins.bytes
+    """digest of the properties that the author changed (state/tables.py); empty:"""
     @_builtins.property
     def properties(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]: ...
     def __init__(
@@ -1449,10 +1452,11 @@ class PutNamespace(_message.Message):
         name: _builtins.str = ...,
         properties: _abc.Iterable[Global___ConfigEntry] | None = ...,
         must_not_exist: _builtins.bool = ...,
+        expected: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["must_not_exist", b"must_not_exist", "name", b"name", "properties", b"properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "must_not_exist", b"must_not_exist", "name", b"name", "properties", b"properties"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -40,7 +40,7 @@ from coordination.restore.report import PartitionFound, Report
 from coordination.restore.source import CannotRestore, Source
 from coordination.restore.stages import Stages
 from coordination.state import ChunkCommitted, Refused, Result, State
-from coordination.state.restored import settle
+from coordination.state.restored import may_have_given, settle
 from coordination.state.transaction_batches import IMPLICIT
 from objectstore.chunk import HEADER_SIZE, ChunkWriter, EncodedChunk
 from objectstore.naming import ChunkId, chunk_key
@@ -128,8 +128,9 @@ class _Rebuilding:
                 self._report.damaged.append((chunk.key, chunk.error))
             else:
                 found.append(chunk)
-                ids = [batch.producer_id for batch in chunk.batches]
-                self._highest_producer_id = max([self._highest_producer_id, *ids])
+                ids = (batch.producer_id for batch in chunk.batches)
+                given = [each for each in ids if may_have_given(self._state, each)]
+                self._highest_producer_id = max([self._highest_producer_id, *given])
         return found
 
     # Entries.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordination.archive import shelf
@@ -13,6 +14,8 @@ from objectstore.store import NotFound, ObjectStore
 
 REVISIONS_PASSED = 1 << 32
 """How far above everything that the bucket names a new log begins: more than a lost one can have had."""
+REVISION_MAX = 1 << 62
+"""No log comes to it, however often it was restored. A name above it is no agent's."""
 
 
 class CannotRestore(Exception):
@@ -95,12 +98,16 @@ async def _newest_snapshot(store: ObjectStore) -> Source:
 
 
 async def _highest_named(store: ObjectStore) -> int:
-    """The highest revision in the name of any snapshot or piece, of whatever log."""
+    """The highest revision in the name of any snapshot or piece, of whatever log, that a log can come to."""
     highest = 0
     async for page in store.list(SNAPSHOTS):
         names = [parse_snapshot_key(meta.key) for meta in page]
-        highest = max([highest, *(name.revision for name in names if name is not None)])
+        highest = max([highest, *_possible(name.revision for name in names if name is not None)])
     async for page in store.list(LOG):
         pieces = [parse_piece_key(meta.key) for meta in page]
-        highest = max([highest, *(piece.last for piece in pieces if piece is not None)])
+        highest = max([highest, *_possible(piece.last for piece in pieces if piece is not None)])
     return highest
+
+
+def _possible(revisions: Iterable[int]) -> Iterator[int]:
+    return (revision for revision in revisions if revision <= REVISION_MAX)

@@ -31,6 +31,15 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     topic = state.topics.get(message.topic)
     if topic is None:
         return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{message.topic}' does not exist.")
+    configs = altered(state, topic, message)
+    if isinstance(configs, Refused):
+        return configs
+    put(state, topic, configs, at)
+    return Done()
+
+
+def altered(state: StateData, topic: Topic, message: AlterTopicConfigs) -> dict[str, str] | Refused:
+    """The topic's own configs after the changes; or why they are refused."""
 
     def inherited(name: str) -> str:
         return topic_configs.effective(name, {}, state.cluster_configs)
@@ -43,15 +52,16 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     refusal = refusal or table_names.refusal_of_change(state, topic, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
-    unbound = following.refusal_of_change(state, topic, configs)
-    if unbound is not None:
-        return unbound
+    return following.refusal_of_change(state, topic, configs) or configs
+
+
+def put(state: StateData, topic: Topic, configs: dict[str, str], at: At) -> None:
+    """The topic has these configs from now on. `altered` has found nothing against them."""
     table_names.forget(state, topic)
     _judge_anew(state, [topic], (configs, state.cluster_configs), at)
     before, topic.configs = topic.configs, configs
     table_names.note(state, topic)
     following.follow(state, topic, before, at)
-    return Done()
 
 
 def _judge_anew(state: StateData, changed: Iterable[Topic], then: _Configs, at: At) -> None:
@@ -88,10 +98,22 @@ def topic_refusal(configs: Mapping[str, str], cluster: Mapping[str, str], level:
 
 def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At) -> Result:
     """Change the broker configs of the whole cluster, all or none. Done's value: None."""
+    configs = cluster_altered(state.cluster_configs, message, state.feature_level)
+    if isinstance(configs, Refused):
+        return configs
+    _judge_anew(state, state.topics.values(), (None, configs), at)
+    state.cluster_configs = configs
+    return Done()
+
+
+def cluster_altered(
+    before: dict[str, str], message: AlterClusterConfigs, level: int
+) -> dict[str, str] | Refused:
+    """The broker configs after the changes, at that level; or why they are refused."""
     changes = [_by_broker_name(change) for change in message.changes]
     for change in changes:
         config = BROKER_CONFIGS.get(change.name)
-        if config is not None and (config.read_only or config.since > state.feature_level):
+        if config is not None and (config.read_only or config.since > level):
             return Refused(
                 Code.INVALID_REQUEST, f"{config.name} cannot be changed for the cluster: {config.doc}"
             )
@@ -99,17 +121,16 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
     def inherited(name: str) -> str:
         return BROKER_CONFIGS[name].default
 
-    known = _known("broker", BROKER_CONFIGS, state.feature_level)
-    configs = _altered(known, state.cluster_configs, inherited, changes, message.replace_all)
+    configs = _altered(
+        _known("broker", BROKER_CONFIGS, level), before, inherited, changes, message.replace_all
+    )
     if isinstance(configs, Refused):
         return configs
     reasons = (broker_configs.refusal(name, value) for name, value in configs.items())
     refusal = next((reason for reason in reasons if reason), None) or broker_configs.contradiction(configs)
     if refusal:
         return Refused(Code.INVALID_REQUEST, refusal)  # not INVALID_CONFIG, as Kafka's brokers
-    _judge_anew(state, state.topics.values(), (None, configs), at)
-    state.cluster_configs = configs
-    return Done()
+    return configs
 
 
 def _by_broker_name(change: _Change) -> _Change:

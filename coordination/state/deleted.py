@@ -102,6 +102,11 @@ def existing(state: StateData, handle: int) -> Partition | None:
     return state.partitions[handle] or state.deleted_partitions.get(handle)
 
 
+def bound_to(state: StateData, schema_id: int) -> DeletedTopic | None:
+    """The topic that can come back with a binding of this id; None: there is none."""
+    return next((each for each in state.deleted.values() if schema_id in each.topic.schema_ids), None)
+
+
 def purge_topics(state: StateData, message: PurgeTopics, at: At) -> Result:
     """Let go of deleted topics: of those named, or those of them whose time is over.
 

@@ -14,6 +14,7 @@ from coordination.state.groups import is_empty, open_group, subscribes
 from coordination.state.types import At, Done, Refused, Result
 
 NO_EPOCH = -1
+ALL_PLACES = slice(None)
 _UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -163,9 +164,14 @@ def expire_offsets(state: StateData, message: ExpireOffsets, at: At) -> Result:
     return Done((forgotten, deleted))
 
 
-def expirable(state: StateData, group: Group, now_ms: int, retention_ms: int) -> bool:
-    """Whether ExpireOffsets would change anything about the group at that time."""
-    if next(iter(_expired(state, group, now_ms, retention_ms)), None) is not None:
+def expirable(
+    state: StateData, group: Group, now_ms: int, retention_ms: int, places: slice = ALL_PLACES
+) -> bool:
+    """Whether ExpireOffsets would change anything about the group at that time.
+
+    `places`: which of its positions are looked at, as they stand in its table.
+    """
+    if next(iter(_expired(state, group, now_ms, retention_ms, places)), None) is not None:
         return True
     return _is_bare(state, group)
 
@@ -175,12 +181,14 @@ def _is_bare(state: StateData, group: Group) -> bool:
     return is_empty(group) and not len(group.offsets) and group.group_id not in state.pending_offsets
 
 
-def _expired(state: StateData, group: Group, now_ms: int, retention_ms: int) -> Iterable[int]:
+def _expired(
+    state: StateData, group: Group, now_ms: int, retention_ms: int, places: slice = ALL_PLACES
+) -> Iterable[int]:
     """Handles whose positions go: of deleted topics, and what is too old (OffsetExpirationCondition)."""
     since_empty = _base_ms(group)
     table = group.offsets
     known: dict[str, bool] = {}
-    for handle, committed_ms in zip(table.handles, table.committed_ms, strict=True):
+    for handle, committed_ms in zip(table.handles[places], table.committed_ms[places], strict=True):
         partition = state.partitions[handle] if handle < len(state.partitions) else None
         if partition is None and handle in state.deleted_partitions:
             continue  # the topic may come back, and the group goes on where it was

@@ -18,6 +18,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | DeleteTopic of what holds more than 4,096 rows: entries that follow let go of them (leaving.py) |
 | 2 | each partition remembers from which offset on its topic was bound to which schemas; BindSchema is refused where a partition could have more than 1,024 such spans |
 | 2 | DropTable.expected: a table is dropped or renamed only where its author saw it |
+| 2 | PutNamespace.expected: a namespace's properties are replaced only where they are those that the author changed |
 | 2 | DropTable.claim: a topic's table gets the name it is configured for; a topic has one table; `floe.table.name` is refused where another topic or table has it |
 | 2 | the schema registry: RegisterSchema, DeleteSchemaVersions, PutSubjectSettings |
 | 2 | topics whose records name schemas of the registry: BindSchema.subject, confluent.key.schema.validation, confluent.value.schema.validation, confluent.key.subject.name.strategy, confluent.value.subject.name.strategy |
@@ -61,6 +62,7 @@ SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 BINDING_SPANS = 2  # and it is remembered which schemas were in force at an offset
 TOLD_PACE = 2  # and agents tell each other how fast they are
 EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author saw it
+EXPECTED_NAMESPACES = 2  # and a namespace's properties are replaced only where the author saw them
 LEAVING = 2  # and a topic that holds very much leaves over many entries
 TABLES_TOGETHER = 2  # and pointers of several tables move at one point of the log
 RULES_POLICY = 2  # and what becomes of records that break rules is a policy of the topic

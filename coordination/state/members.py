@@ -197,14 +197,19 @@ def judge_agent(state: StateData, message: JudgeAgent, at: At) -> Result:
 
 
 def runs_jobs(state: StateData, incarnation: int) -> bool:
-    """Whether this incarnation should do background jobs: its role says so, or nobody well has that role.
+    """Whether this incarnation should do background jobs; anyone while there is nobody."""
+    willing = job_runners(state)
+    return not willing or incarnation in [broker.incarnation for broker in willing]
+
+
+def job_runners(state: StateData) -> list[Broker]:
+    """Who should do background jobs: whose role says so, or all where nobody who is well has that role.
 
     Advice to the agents: claims decide who acts.
     """
     brokers = state.brokers.values()
     well = [broker for broker in brokers if not broker.unwell] or list(brokers)
-    willing = [broker for broker in well if BACKGROUND in broker.roles] or well
-    return not willing or incarnation in [broker.incarnation for broker in willing]
+    return [broker for broker in well if BACKGROUND in broker.roles] or well
 
 
 def _drop_broker(state: StateData, incarnation: Incarnation) -> None:

@@ -14,7 +14,7 @@ from coordination.state import binding, configs, schemas, topics
 from coordination.state.data import StateData
 from coordination.state.levels import QUARANTINES
 from coordination.state.quarantine_names import SUFFIX, asked_for, name_of
-from coordination.state.types import At, Refused, Result, Topic
+from coordination.state.types import At, Done, Refused, Result, Schema, Topic
 from coordination.topic_configs import QUARANTINE
 
 RECORD = "floe.quarantine.v1.Record"
@@ -38,10 +38,18 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     refusal = _refusal(state, topic.name, message.quarantine, count, count)
     if refusal is not None:
         return refusal
-    result = configs.alter_topic_configs(state, message, at)
-    if not isinstance(result, Refused) and asked_for(topic.configs.items()):
-        _make(state, topic, message.quarantine, at)
-    return result
+    after = configs.altered(state, topic, message)
+    if isinstance(after, Refused):
+        return after
+    if not asked_for(after.items()):
+        configs.put(state, topic, after, at)
+        return Done()
+    wanted = _wanted(topic.name, message.quarantine, count)
+    refusal = _make_refusal(state, wanted, count, at)
+    if refusal is None:
+        configs.put(state, topic, after, at)
+        _make(state, wanted, message.quarantine, at)
+    return refusal or Done()
 
 
 def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
@@ -55,10 +63,13 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
         return refusal
     if message.quarantine.topic_id == message.topic_id:
         return Refused(Code.INVALID_REQUEST, f"topic {message.name!r}: its quarantine needs another topic id")
-    result = topics.create_topic(state, message, at)
-    if not isinstance(result, Refused):
-        _make(state, state.topics[message.name], message.quarantine, at)
-    return result
+    wanted = _wanted(message.name, message.quarantine, count)
+    refusal = topics.create_refusal(state, message, at) or _make_refusal(state, wanted, 2 * count, at)
+    if refusal is not None:
+        return refusal
+    topic = topics.make(state, message, at)
+    _make(state, wanted, message.quarantine, at)
+    return Done(topic.topic_id)
 
 
 def _takes_records(state: StateData, topic: Topic) -> bool:
@@ -90,14 +101,28 @@ def _refusal(state: StateData, topic: str, made: Made, count: int, more: int) ->
     return refused or binding.room_refusal(state, _BINDINGS)
 
 
-def _make(state: StateData, topic: Topic, made: Made, at: At) -> None:
-    """Make the topic's quarantine unless there is one. `_refusal` has found nothing against it."""
-    name = name_of(topic.name)
-    if name in state.topics:
+def _wanted(topic: str, made: Made, partitions: int) -> CreateTopic:
+    """What would make the topic's quarantine."""
+    return CreateTopic(name=name_of(topic), topic_id=made.topic_id, partitions=partitions)
+
+
+def _make_refusal(state: StateData, wanted: CreateTopic, more: int, at: At) -> Refused | None:
+    """Why the quarantine itself is refused, where it is not there: last of all, before anything changes.
+
+    Most of it `_refusal` has said before, and its codes stand before those of the topic's own configs.
+    """
+    if wanted.name in state.topics:
+        return None
+    refused = topics.create_refusal(state, wanted, at, more)
+    if refused is None:
+        return None
+    return Refused(refused.code, f"{QUARANTINE}: topic '{wanted.name}' cannot be made: {refused.message}")
+
+
+def _make(state: StateData, wanted: CreateTopic, made: Made, at: At) -> None:
+    """Make the quarantine unless there is one. `_refusal` and `_make_refusal` have nothing against it."""
+    if wanted.name in state.topics:
         return
-    wanted = CreateTopic(name=name, topic_id=made.topic_id, partitions=len(topic.partitions))
-    bound = BindSchema(
-        topic=name, descriptor_set=made.descriptor_set, message=RECORD, framing=BindSchema.PLAIN
-    )
-    for result in (topics.create_topic(state, wanted, at), schemas.bind_schema(state, bound, at)):
-        assert not isinstance(result, Refused), result.message
+    topic = topics.make(state, wanted, at)
+    own = Schema(0, topic.name, binding.VALUE, 0, made.descriptor_set, RECORD, int(BindSchema.PLAIN), False)
+    binding.put(state, topic, binding.VALUE, binding.add(state, topic, own), at)

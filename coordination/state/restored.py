@@ -31,10 +31,18 @@ class PositionCut(NamedTuple):
     end: int
 
 
+def may_have_given(state: StateData, producer_id: int) -> bool:
+    """Whether the lost log may have given the id out behind what the state knows: ids are given in order.
+
+    A batch may have any: clients that make theirs up are served, and what they make up says nothing.
+    """
+    return producer_id < state.next_producer_id + PRODUCER_IDS_PASSED
+
+
 def settle(state: StateData, highest_producer_id: int) -> list[PositionCut]:
     """Make the state fit to begin a new log; nobody is live, nothing ongoing. The positions that were cut.
 
-    `highest_producer_id`: of any batch in the bucket that the state did not know; -1: there is none.
+    `highest_producer_id`: of those that `may_have_given` in any batch that the state did not know; -1: none.
     """
     assert not state.live, "every author of the lost log is fenced"
     passed = max(state.next_producer_id, highest_producer_id + 1) + PRODUCER_IDS_PASSED

@@ -1,20 +1,21 @@
 """Iceberg tables and namespaces: pointers that move only by compare-and-swap.
 
-Codes: INVALID_UPDATE_VERSION when the pointer is not where the author saw it, RESOURCE_NOT_FOUND and
-DUPLICATE_RESOURCE, NOT_COORDINATOR when the author does not hold the claim it names, NON_EMPTY_GROUP for
-a namespace with tables.
+Codes: INVALID_UPDATE_VERSION when the pointer is not where the author saw it, or a namespace's properties are
+not those that it changed, RESOURCE_NOT_FOUND and DUPLICATE_RESOURCE, NOT_COORDINATOR when the author does not
+hold the claim it names, NON_EMPTY_GROUP for a namespace with tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 
 from coordination.commands import CommitTable, CommitTables, DropNamespace, DropTable, PutNamespace
 from coordination.kafka_codes import Code
 from coordination.state import extents
 from coordination.state.data import StateData
-from coordination.state.levels import EXPECTED_DROPS, TABLE_NAMES, TABLE_TOPIC_IDS
+from coordination.state.levels import EXPECTED_DROPS, EXPECTED_NAMESPACES, TABLE_NAMES, TABLE_TOPIC_IDS
 from coordination.state.table_names import renames
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
 
@@ -226,11 +227,20 @@ def _take(state: StateData, key: Key) -> Table:
 
 
 def put_namespace(state: StateData, message: PutNamespace, at: At) -> Result:
-    """Create a namespace or replace its properties. Done's value: None."""
+    """Create a namespace or replace its properties, those that the author saw if it says so. Done's value:
+    None."""
     if not 0 < len(message.name) <= NAME_LENGTH_MAX:
         return Refused(Code.INVALID_REQUEST, f"namespace {message.name!r}: 1 to {NAME_LENGTH_MAX} characters")
     if message.must_not_exist and message.name in state.namespaces:
         return Refused(Code.DUPLICATE_RESOURCE, f"namespace {message.name!r} exists")
+    expected = message.expected if state.feature_level >= EXPECTED_NAMESPACES else b""
+    found = state.namespaces.get(message.name)
+    if expected and found is None:
+        return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {message.name!r} does not exist")
+    if expected and found is not None and namespace_digest(found) != expected:
+        return Refused(
+            Code.INVALID_UPDATE_VERSION, f"namespace {message.name!r} was changed: load it and try again"
+        )
     if message.ByteSize() > NAMESPACE_BYTES_MAX:
         return Refused(Code.INVALID_REQUEST, f"namespace {message.name!r}: over {NAMESPACE_BYTES_MAX} bytes")
     if message.name not in state.namespaces and len(state.namespaces) >= NAMESPACES_MAX:
@@ -239,6 +249,16 @@ def put_namespace(state: StateData, message: PutNamespace, at: At) -> Result:
         )
     state.namespaces[message.name] = {entry.name: entry.value for entry in message.properties}
     return Done()
+
+
+def namespace_digest(properties: Mapping[str, str]) -> bytes:
+    """By which PutNamespace.expected tells the properties of a namespace."""
+    digest = blake2b(digest_size=16)
+    for pair in sorted(properties.items()):
+        for part in pair:
+            content = part.encode()
+            digest.update(b"%d:" % len(content) + content)
+    return digest.digest()
 
 
 def drop_namespace(state: StateData, message: DropNamespace, at: At) -> Result:

@@ -26,6 +26,9 @@ PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 200_000  # of the cluster
 TOPIC_ID_BYTES = 16
 MOVES_MAX = 1_000  # partitions that agents put into one MoveLogStart: apply lets go of the rows of all
+NO_SUCH_ID = Refused(Code.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+NO_SUCH_NAME = Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+"""What is said of a topic that shall be deleted and is not there."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -46,12 +49,16 @@ def name_refusal(name: str) -> str | None:
 
 def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     """Create a topic with its partitions. Done's value: the topic id."""
-    name = message.name
-    unified = name.replace(".", "_")
-    twins = state.names_without_dots.get(unified, ())
+    return create_refusal(state, message, at) or Done(make(state, message, at).topic_id)
+
+
+def create_refusal(state: StateData, message: CreateTopic, at: At, more: int | None = None) -> Refused | None:
+    """Why CreateTopic is refused; None when it is not. `more` as in `new_refusal`, if not its own."""
+    name, count = message.name, message.partitions
+    twins = state.names_without_dots.get(name.replace(".", "_"), ())
     beside = bool(twins) and _of_this_request(state, message, twins[0], at)
     refused = new_refusal(
-        state, name, message.topic_id, message.partitions, message.partitions, beside=beside
+        state, name, message.topic_id, count, count if more is None else more, beside=beside
     )
     if refused is not None:
         return refused
@@ -60,17 +67,21 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     refusal = refusal or table_names.refusal_of_new(state, name, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
-    no_room = following.refusal_of_new(state, name, configs)
-    if no_room is not None:
-        return no_room
-    topic = Topic(name, message.topic_id, configs, at.now_ms)
+    return following.refusal_of_new(state, name, configs)
+
+
+def make(state: StateData, message: CreateTopic, at: At) -> Topic:
+    """The new topic. `create_refusal` has found nothing against it."""
+    name = message.name
+    topic = Topic(name, message.topic_id, {entry.name: entry.value for entry in message.configs}, at.now_ms)
+    unified = name.replace(".", "_")
     state.topics[name] = state.topics_by_id[topic.topic_id] = topic
-    state.names_without_dots[unified] = (*twins, name)
+    state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), name)
     table_names.note(state, topic)
     at.requests[name] = message.request
     following.follow(state, topic, {}, at)
     add_partitions(state, topic, message.partitions)
-    return Done(topic.topic_id)
+    return topic
 
 
 def new_refusal(
@@ -130,9 +141,9 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     """
     topic = state.topics_by_id.get(message.topic_id) if message.topic_id else state.topics.get(message.name)
     if topic is None and message.topic_id:
-        return Refused(Code.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return NO_SUCH_ID
     if topic is None:
-        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return NO_SUCH_NAME
     protected = deleted.protection(state, topic)
     if protected is not None:
         return protected

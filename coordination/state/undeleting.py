@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from coordination.commands import UndeleteTopic
+from coordination.commands import BindSchema, UndeleteTopic
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state import binding, deleted, following, spans, table_names, topics
@@ -86,6 +86,24 @@ def refusal(state: StateData, found: DeletedTopic, name: str) -> Refused | None:
     if taken:
         return Refused(Code.INVALID_CONFIG, taken)
     return _binding_refusal(state, found, name)
+
+
+def ids_refusal(state: StateData, found: DeletedTopic) -> Refused | None:
+    """Why records of the topic would be misread: a schema was registered under an id that their frames name.
+
+    For whoever asks that it comes back. Apply brings it back all the same, as it always did; an import of
+    such an id is refused by those who are asked for it, so the next one has to have been made before.
+    """
+    table = state.subjects
+    for schema in found.schemas:
+        if schema.naming or schema.framing != BindSchema.CONFLUENT or schema.schema_id not in table.schemas:
+            continue
+        versions = [f"version {version} of {name}" for name, version in table.users[schema.schema_id]]
+        named = ", ".join(versions[: following.NAMED_MAX])
+        what = f"frames of topic '{found.topic.name}' name schema {schema.schema_id}, registered since"
+        remedy = "delete that for good first (floe schema delete, then again with --permanent)"
+        return Refused(Code.DUPLICATE_RESOURCE, f"{what} ({named}): {remedy}")
+    return None
 
 
 def _binding_refusal(state: StateData, found: DeletedTopic, name: str) -> Refused | None:

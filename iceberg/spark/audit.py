@@ -4,8 +4,8 @@
 what the Iceberg tables hold. They meet in a full outer join on (topic, partition, offset); key, value and
 headers are compared by hash, the timestamp to the microsecond and with its type. The table's columns are
 compared with its own bytes, decoded anew (columns.py). Beside the join, offsets must be dense from
-`log_start` on, and every produced record must have been either accepted or rejected. Of Floe's own only the
-tables are read, and which schemas it says to have judged by.
+`log_start` to the end that is given (gaps.py), and every produced record must have been either accepted or
+rejected. Of Floe's own only the tables are read, and which schemas it says to have judged by.
 
 A table may hold what its topic holds no more (docs/retention.md): rows below the log start, which leave only
 tables that follow the topic's retention, and of a compacted topic the whole history. Such a row is right when
@@ -33,6 +33,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from iceberg.spark.digests import Judged, by_digests, kept_of, unlike
+from iceberg.spark.gaps import WORDS, gaps
 from iceberg.spark.given import AuditInput
 from iceberg.spark.glance import Glance, added, glance, glance_at, may_glance, summed
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
@@ -69,8 +70,6 @@ from iceberg.spark.verdict import (
 
 COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN)
 OF_TABLES = (FILE, LEDGER, SNAPSHOT)
-
-_WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
 
 
 def audit(spark: SparkSession, given: AuditInput) -> Verdict:
@@ -168,11 +167,11 @@ def _side_by_side(
     if any(counts.values()):
         told = _bounded(joined_by_place(witnesses, parts), names, given, highs)
         findings = _examples(told, names, given.examples)
-    gaps = _gaps(joined, partitions, given)
+    holed = gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
-    counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
-    findings += [*gaps[: given.examples], *accounts[: given.examples]]
+    counts |= {GAP: len(holed), ACCOUNT: len(accounts)}
+    findings += [*holed[: given.examples], *accounts[: given.examples]]
     return _Compared(counts, findings, topics)
 
 
@@ -301,11 +300,11 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
     problems: dict[str, list[tuple[Column, Column]]] = {kind: [] for kind in COMPARISONS}
     for name in names:
         twice = F.col(f"{name}.n") > 1
-        where = f"{_WORDS[name]} holds it "
+        where = f"{WORDS[name]} holds it "
         problems[DOUBLED].append((twice, F.concat(F.lit(where), F.col(f"{name}.n"), F.lit(" times"))))
     for name in names[1:]:
         there = F.col(name).isNotNull()
-        told = f"{_WORDS[reference]}, but the {_WORDS[name]} lacks it"
+        told = f"{WORDS[reference]}, but the {WORDS[name]} lacks it"
         if reference == "consumed":
             told = "read by the consumer, but the table lacks it"
         excused = F.col("dropped") if name == "table" else F.col("gone")
@@ -323,7 +322,7 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
                 theirs = F.when(ours.isNotNull(), theirs)
             what = column.removesuffix("_hash").removesuffix("_us")
             differs = present & there & ~ours.eqNullSafe(theirs)
-            problems[CHANGED].append((differs, F.lit(f"{what} of the {_WORDS[name]} differs")))
+            problems[CHANGED].append((differs, F.lit(f"{what} of the {WORDS[name]} differs")))
     problems[PLACE].append((F.col("misplaced").isNotNull(), F.col("misplaced")))
     problems[COLUMN].append((F.col(f"table.{WRONG}").isNotNull(), F.lit("")))
     return problems
@@ -331,8 +330,8 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
 
 def _extra_text(reference: str, name: str) -> str:
     if reference == "sent":
-        return f"in the {_WORDS[name]}, but never acknowledged to a producer"
-    return f"in the {_WORDS[name]}, but never read by the consumer"
+        return f"in the {WORDS[name]}, but never acknowledged to a producer"
+    return f"in the {WORDS[name]}, but never read by the consumer"
 
 
 def _found(names: Sequence[str]) -> dict[str, Column]:
@@ -399,55 +398,6 @@ def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
         ]
     rows = joined.groupBy("topic", "partition").agg(*columns).orderBy("topic", "partition")
     return list(rows.collect())
-
-
-def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> list[Finding]:
-    compacted = given.topics_that(lambda how: how.compacted)
-    found = []
-    for name in (name for name in _WORDS if name in joined.columns):
-        told: dict[tuple[str, int], str] = {}
-        holes: dict[tuple[str, int], int] = {}
-        for row in (row for row in partitions if row["topic"] not in compacted and row[f"{name}_offsets"]):
-            place = row["topic"], row["partition"]
-            log_start = max(given.log_start.get(place, 0), given.since.get(place, 0))
-            low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
-            if low == log_start and offsets == high - low + 1:
-                continue  # dense: no marker is among them, and nobody needs to ask for any
-            known = given.no_gaps(place)
-            start = next((end for first, end in known if first <= log_start < end), log_start)
-            due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in known)
-            if low != start or due != offsets:
-                told[place] = (
-                    f"{_WORDS[name]}: {offsets:,} of {due:,} offsets in {low:,} to {high:,}, "
-                    f"the log starts at {log_start:,}"
-                )
-            if low != start:
-                holes[place] = start
-        inside = [place for place in told if place not in holes]
-        holes |= _first_holes(joined, name, inside, given) if inside else {}
-        found += [Finding(GAP, *place, holes.get(place, -1), detail) for place, detail in told.items()]
-    return sorted(found, key=lambda gap: (gap.topic, gap.partition))
-
-
-def _first_holes(
-    joined: DataFrame, name: str, places: Sequence[tuple[str, int]], given: AuditInput
-) -> dict[tuple[str, int], int]:
-    """By partition the lowest offset that witness `name` lacks although it has an earlier and a later one."""
-    spark = joined.sparkSession
-    where = ["topic", "partition"]
-    wanted = F.broadcast(spark.createDataFrame(list(places), "topic string, partition int"))
-    known = [(*place, *hole) for place in places for hole in given.no_gaps(place)]
-    holes = F.broadcast(spark.createDataFrame(known, "topic string, partition int, first long, until long"))
-    rows = joined.where(F.col(name).isNotNull() & F.col("misplaced").isNull())
-    following = F.lead("offset").over(Window.partitionBy(*where).orderBy("offset"))
-    rows = rows.join(wanted, where, "left_semi").select(*where, "offset", following.alias("next"))
-    lacking = rows.where("next > offset + 1").withColumn("first", F.col("offset") + 1)
-    due = F.coalesce(F.col("until"), F.col("first"))  # the first behind a known hole that begins here
-    found = lacking.join(holes, [*where, "first"], "left").where(due < F.col("next"))
-    return {
-        (row["topic"], row["partition"]): row["due"]
-        for row in found.groupBy(*where).agg(F.min(due).alias("due")).collect()
-    }
 
 
 def _topic_counts(

@@ -192,20 +192,19 @@ def _sums(row: Mapping[str, int]) -> Sums:
 
 
 def _each_once(spark: SparkSession, topic: str, read: Mapping[int | None, Sums], given: AuditInput) -> bool:
-    """Whether each offset that is due is there once, and no other."""
+    """Whether each offset that is due is there once, up to the end, and no other."""
     due: dict[int, list[tuple[int, int]]] = {}
-    for partition, sums in read.items():
-        if partition is None or not sums.records:
-            continue
+    for partition, end in of_topic(topic, given.ends).items():
         place = topic, partition
         first = max(given.log_start.get(place, 0), given.since.get(place, 0))
-        whole = first, sums.high + 1
-        pieces = list(outside(*whole, given.covered.get(place, ())))
-        if sum(until - begin for begin, until in pieces) != sums.records:
-            pieces = list(outside(*whole, given.no_gaps(place)))
-        if sum(until - begin for begin, until in pieces) != sums.records or len(pieces) > PIECES_MAX:
+        pieces = list(outside(first, end, given.covered.get(place, ())))
+        records = read[partition].records if partition in read else 0
+        if sum(until - begin for begin, until in pieces) != records:
+            pieces = list(outside(first, end, given.no_gaps(place)))
+        if sum(until - begin for begin, until in pieces) != records or len(pieces) > PIECES_MAX:
             return False
-        due[partition] = pieces
+        if records:
+            due[partition] = pieces
     return not due or _due(spark, due) == {number: read[number].offsets for number in due}
 
 

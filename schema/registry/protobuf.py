@@ -160,11 +160,19 @@ def _compile(text: str, imports: Imports) -> tuple[str, dict[str, bytes]]:
 
 def _known(names: Iterable[str], imports: Imports) -> dict[str, bytes]:
     """What is known of what a schema imports, or what its imports import, unless it is given."""
-    further = [name for form in imports.values() for name in FileDescriptorProto.FromString(form).dependency]
+    further = [name for each in imports.items() for name in _dependencies(*each)]
     try:
         return known.with_imports(name for name in (*names, *further) if name not in imports)
     except CompileError as error:  # of files that come with this code
         raise RuntimeError(f"files that come with Floe do not compile: {error}") from error
+
+
+def _dependencies(name: str, form: bytes) -> Iterable[str]:
+    """What an import imports. Raises InvalidSchema for one of another type."""
+    try:
+        return FileDescriptorProto.FromString(form).dependency
+    except DecodeError:
+        raise InvalidSchema(f"{name} is referred to, and is no PROTOBUF schema") from None
 
 
 def _free_name(imports: Imports) -> str:

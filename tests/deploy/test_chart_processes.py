@@ -60,6 +60,19 @@ def test_prometheus_reads_one_page_of_a_pod_or_each_agent_where_it_says_who_it_i
     assert annotations["annotations"]["prometheus.io/port"] == "8070"
 
 
+def test_alerts_count_what_is_scraped_and_ask_for_what_is_shown_there() -> None:
+    """A page of all of a pod, or one of each agent: then a pod that is gone takes several targets along."""
+    ring = ("prometheusRule.enabled=true", "replicas=4")
+    closed = ("http.authentication=required", "http.metricsOpen=false")
+    for settings, targets in (((), 4), (closed, 12), ((*closed, "processes=1"), 4)):
+        found = rendered(*ring, *settings)
+        (group,) = found["PrometheusRule/r-floe"]["spec"]["groups"]
+        rules = {rule["alert"]: rule["expr"] for rule in group["rules"]}
+        assert rules["FloeAgentsMissing"].endswith(f" == 1) or vector(0)) < {targets}")
+        assert len(found["ServiceMonitor/r-floe"]["spec"]["endpoints"]) * 4 == targets
+        assert ("FloeProcessDown" in rules) == (targets == 4), "the watching process's page is not read"
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [

@@ -6,14 +6,27 @@ descriptors of log.proto, so a command or a field that somebody adds is spoilt a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message import Message
 
-from coordination.commands import KINDS, Command, Commands
+from coordination.broker_configs import BROKER_CONFIGS
+from coordination.commands import (
+    KINDS,
+    AlterClusterConfigs,
+    AlterTopicConfigs,
+    Command,
+    Commands,
+    ConfigEntry,
+    CreateTopic,
+    Quarantine,
+)
+from coordination.config_types import Config
 from coordination.state import Applied
-from tests.versions.write import Writer
+from coordination.topic_configs import TOPIC_CONFIGS
+from tests.versions.write import CONFIGS, Writer
 
 INT32, INT64, UINT32, UINT64 = (1 << 31) - 1, (1 << 63) - 1, (1 << 32) - 1, (1 << 64) - 1
 ENDS: dict[int, tuple[int, int]] = {
@@ -29,10 +42,57 @@ TEXTS = ("", "\x00", "ä" * 300, "x" * 40_000, "\U0010ffff", "-1", "9" * 5_000, 
 REALS = (float("nan"), float("inf"), float("-inf"), -1.0, -0.0, 0.0, 5e-324, 0.5, 1.0, 1.7e308)
 BLOBS = (b"", b"\xff" * 15, b"\x00" * 17, b"\xff" * 40_000)
 SPOILT = 0.5  # of the commands
+FRESH = 0.5  # of the ids of topics
+
+
+def _values(config: Config) -> set[str]:
+    """What may stand in it, at its ends mostly."""
+    ends = (str(int(end)) for end in (config.low, config.high) if abs(end) < INT64)
+    return {config.default, *config.choices, *ends} - {""}
+
+
+WITH_EACH_OTHER = (
+    ("min.compaction.lag.ms", "0"),
+    ("log.cleaner.min.compaction.lag.ms", "604800000"),
+    ("log.cleaner.max.compaction.lag.ms", "86400000"),
+    ("floe.value.rules", "quarantine"),
+    ("floe.key.rules", "quarantine"),
+)
+"""Each may be set, and some not together."""
+EVERY_CONFIG = tuple(
+    (config.name, value)
+    for config in (*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values())
+    for value in sorted(_values(config))
+)
 
 
 class Spoiler(Writer):
     """A writer that spoils what it writes. Its first agent is never touched, so one is always live."""
+
+    configs: Sequence[tuple[str, str]] = (*(CONFIGS + WITH_EACH_OTHER) * 20, *EVERY_CONFIG)
+
+    def configuring(self) -> Applied:
+        """An entry that sets some configs, of the cluster, of a topic, or of one that it makes."""
+        draw = self._random
+        drawn = [draw.choice(draw.choice((WITH_EACH_OTHER, EVERY_CONFIG))) for _ in range(draw.randint(1, 3))]
+        made = Quarantine(topic_id=draw.randbytes(16), descriptor_set=b"d")
+        changes = [AlterTopicConfigs.Change(name=name, value=value) for name, value in dict(drawn).items()]
+        kind = draw.randrange(3)
+        if kind == 0:
+            return self.append(self._authors[0], AlterClusterConfigs(changes=changes))
+        if kind == 1:
+            topic = draw.choice(list(self.state.topics))
+            altered = AlterTopicConfigs(topic=topic, changes=changes, quarantine=made)
+            return self.append(self._authors[0], altered)
+        name, topic_id = f"t{draw.randrange(1000)}", draw.randbytes(16)
+        entries = [ConfigEntry(name=each.name, value=each.value) for each in changes]
+        new = CreateTopic(name=name, topic_id=topic_id, partitions=1, configs=entries, quarantine=made)
+        return self.append(self._authors[0], new)
+
+    def _value(self, field: Any, message: Message) -> Any:
+        if field.name == "topic_id" and self._random.random() < FRESH:
+            return self._random.randbytes(16)
+        return super()._value(field, message)
 
     def spoilt(self) -> Applied:
         """An entry with one to three commands, by a live author or by one that nobody knows."""

@@ -14,6 +14,7 @@ from tests.unit.coordination.reflect import plain
 
 SEEDS = range(1, 13)
 BEFORE, ENTRIES = 60, 50  # entries that mean something, then those with spoilt commands
+CONFIGURED = 400  # entries that set configs
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -28,6 +29,16 @@ def test_no_command_stops_an_agent_or_its_snapshots(seed: int) -> None:
         assert again.results == applied.results
         other = decode(encode(spoiler.state))
         assert plain(other) == plain(spoiler.state)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_configs_stop_an_agent(seed: int) -> None:
+    """What one command may set, and another one, meet in a third: a topic that comes with its quarantine."""
+    spoiler = Spoiler(seed, level=2)
+    spoiler.write(0)
+    for _ in range(CONFIGURED):
+        spoiler.configuring()
+    assert plain(decode(encode(spoiler.state))) == plain(spoiler.state)
 
 
 def test_every_kind_is_spoilt_and_many_take_effect() -> None:

@@ -21,7 +21,8 @@ from coordination.commands import Command, CreateTopic, RegisterAgent, command
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry, Unavailable
 from coordination.replica.proposals import Batch, Line, Proposals, Results, payload
-from coordination.state import State
+from coordination.state import Done, State
+from objectstore import tasks
 from objectstore.batch import NewRecord, build, peek
 from objectstore.naming import ChunkId
 from objectstore.store import Ambiguous, Buffer, Retryable
@@ -43,6 +44,8 @@ class Log:
         self.now = 0.0
         self.state = State()
         self.proposals = Proposals(lambda: self.now, 1 << 20, 4, 1 << 20)
+        self.defect = False
+        """Whether the next submission ends by an exception that nobody expects."""
         self.unsure: list[Batch] = []
         """Sent, and perhaps appended."""
         self._author, self._sequence, self._revision = 6, 0, 0
@@ -62,6 +65,9 @@ class Log:
         line: Line | None = None,
         stamps: list[float] | None = None,
     ) -> Results:
+        if self.defect:
+            self.defect = False
+            raise RuntimeError("a defect")
         return self.proposals.submit(commands, incarnation, line, stamps)
 
     def take(self) -> Batch | None:
@@ -177,7 +183,10 @@ class Story:
             await asyncio.sleep(0)
 
     def misfortune(self) -> None:
-        match random.choice(("put", "put", "lose", "fence", "register", "landed and register")):
+        kinds = ("put", "put", "lose", "fence", "register", "landed and register", "defect")
+        match random.choice(kinds):
+            case "defect":
+                self.log.defect = True
             case "put":
                 self.put(random.choice((Retryable("503"), Ambiguous("lost"))))
             case "lose":
@@ -193,7 +202,9 @@ class Story:
     async def run(self) -> None:
         for _ in range(STEPS):
             await self.step()
-        while not all(one.answer.done() for one in self.sent):
+        for _ in range(10 * STEPS):
+            if all(one.answer.done() for one in self.sent):
+                break
             if not self.log.incarnation or self.log.unsure:
                 self.log.register()
             self.put(None)
@@ -210,6 +221,9 @@ async def check(seed: int) -> tuple[list[str], int, int]:
     landed: list[tuple[int, int]] = []
     failed: list[Sent] = []
     for one in story.sent:
+        if not one.answer.done():
+            wrong.append(f"{one.number} is never answered")
+            return wrong, 0, 0
         (outcome,) = one.answer.result()
         if outcome.code is Code.NONE:
             landed.append((outcome.base_offset, one.number))
@@ -230,7 +244,10 @@ async def check(seed: int) -> tuple[list[str], int, int]:
     return wrong, len(failed), len(landed)
 
 
-async def test_what_failed_is_overtaken_by_nothing_that_was_sent_before_it_was_told() -> None:
+async def test_what_failed_is_overtaken_by_nothing_that_was_sent_before_it_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "DEFECTS", told := tasks.Defects())
     failures = successes = 0
     for seed in range(SEEDS):
         wrong, failed, landed = await check(seed)
@@ -238,6 +255,27 @@ async def test_what_failed_is_overtaken_by_nothing_that_was_sent_before_it_was_t
         failures, successes = failures + failed, successes + landed
     assert failures > SEEDS, "steps fail"
     assert successes > SEEDS, "and work"
+    assert told.counts.keys() == {"submission of a flush"}
+
+
+async def test_what_is_behind_an_outcome_that_cannot_be_told_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been refused."""
+    monkeypatch.setattr(tasks, "DEFECTS", told := tasks.Defects())
+    story = Story(0)
+    answered: Results = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(story.log, "submit", lambda *_, **__: answered)
+    await story.send()
+    await asyncio.sleep(0)
+    story.put(None)
+    await story.send()
+    await asyncio.sleep(0)
+    answered.set_result([Done()])
+    codes = [(await one.answer)[0].code for one in story.sent]
+    assert codes == [Code.REQUEST_TIMED_OUT, Code.NOT_ENOUGH_REPLICAS]
+    assert told.counts.keys() == {"outcome of a flush"}
+    await story.driver.close()
 
 
 async def test_without_a_line_it_is_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ class Places:
     def _found(self, message: Message) -> Iterator[tuple[int, int]]:
         """Field numbers with their columns."""
         kind = descriptors.load(message.descriptor_set, message.name)
-        for each in mapping.shape(kind.descriptor).fields:
-            column = self._ids.find(VALUE_ID, each, message.name)
+        fields = mapping.shape(kind.descriptor).fields
+        for each, column in zip(fields, self._ids.find(VALUE_ID, fields, message.name), strict=True):
             if column is not None and column in self._columns:
                 yield each.number, column

@@ -1,10 +1,10 @@
 """Records that are damaged for good, readers that meet it, and an operator who lets them go on without.
 
 A topic of two partitions; what is stored of the first is damaged: a batch in a chunk, a block of a segment, a
-segment that is gone. Exactly the damaged offsets may be answered with CORRUPT_MESSAGE, and only they may be
-passed over, once somebody asked for it; the other partition of the same Fetch has nothing to do with it. What
-agents have in memory they may serve. At the end merging has gone on behind the damage, and all that was
-acknowledged is read from every agent, but for what was passed over.
+segment that is gone or cut short. Exactly the damaged offsets may be answered with CORRUPT_MESSAGE, and only
+they may be passed over, once somebody asked for it; the other partition of the same Fetch has nothing to do
+with it. What agents have in memory they may serve. At the end merging has gone on behind the damage, and all
+that was acknowledged is read from every agent, but for what was passed over.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FIRST_S, UNDECIDED_S = (3.0, 9.0), (0.5, 3.0)
 """When the damage comes, and how long it takes the operator to decide."""
 CALM_S = 3.0  # since when no store of an agent's has lied, for a wrong answer to be the agent's own
 MERGED_S_MAX, READ_S_MAX = 100.0, 60.0
-WAYS = ("batch of a chunk", "block of a segment", "segment")
+WAYS = ("batch of a chunk", "block of a segment", "segment", "segment cut short")
 ERRORS = (OSError, EOFError, TimeoutError)
 _Answer = TypeVar("_Answer")
 
@@ -233,9 +233,15 @@ class Skipper:
         if how == WAYS[1]:
             self._hurt.damaged.append((block.base_offset, block.end_offset))
             await self._flip(segment_key(info.segment), block.position + block.length - 1)
-        else:
-            self._hurt.damaged.append((info.base_offset, info.end_offset))
-            await self._hurt.objects.delete([segment_key(info.segment)])
+            return True
+        key = segment_key(info.segment)
+        self._hurt.damaged.append((info.base_offset, info.end_offset))
+        if how == WAYS[2]:
+            await self._hurt.objects.delete([key])
+        else:  # its index at least, which is its end
+            await self._hurt.objects.put(
+                key, [(await self._hurt.objects.get(key))[: random.randrange(info.size)]]
+            )
         return True
 
     async def _damage_batch(self, partition: Partition) -> bool:

@@ -277,6 +277,18 @@ def test_a_send_with_an_unknown_outcome_breaks_the_account(judged: Judged) -> No
     assert judged.only(ACCOUNT)[0].detail == "produced 13 is not accepted 10 + rejected 2"
 
 
+CUT = replace(on_all_sides(story_without((0, 4), *((1, at) for at in range(5)))), ends={0: 5, 1: 5})
+
+
+@told(CUT, replace(CUT, holes={0: [(4, 5)], 1: [(0, 5)]}), replace(CUT, holes={0: [(4, 5)], 1: [(1, 5)]}))
+def test_what_all_sides_lack_at_the_end_is_a_gap(judgements: list[Judged]) -> None:
+    """The last record of one partition and all of another; not where they were aborted, say."""
+    lost, aborted, some = judgements
+    assert places(lost.only(GAP)) == {(GAP, 0, 4), (GAP, 1, 0)}
+    assert aborted.equal, aborted.findings
+    assert places(some.only(GAP)) == {(GAP, 1, 0)}
+
+
 @told(Story(table=[*story(), Told(0, 5)], ends={0: 5, 1: 5}))
 def test_rows_beyond_the_given_ends_are_not_judged(judged: Judged) -> None:
     assert judged.equal, judged.findings

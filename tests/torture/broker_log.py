@@ -6,17 +6,26 @@ Read as the audits of inside.py are: from the log and the bucket, through no age
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from coordination.state.types import Partition
 from objectstore.batch import BatchHeader, peek, records, split
+from objectstore.store import StoreError
 from tests.checker.tables import Logged
 from tests.torture.history import text
-from tests.torture.inside import Inside, aborts, partitions_of, standing, whole
+from tests.torture.inside import LOOKS_MAX, Inside, aborts, partitions_of, standing, whole
 
 
 def read_log(log_url: str, store_url: str, store_options: dict[str, Any], topic: str) -> list[Logged]:
-    """The rows of a topic's partitions. Raises StoreError where an object is gone."""
+    """The rows of a topic's partitions. Raises StoreError where an object of the newest state is gone.
+
+    The agents go on merging and collecting: what a state names may be gone by the time it is read, and is
+    looked for in a newer one then, as `chunks_differ` does.
+    """
+    for _ in range(LOOKS_MAX - 1):
+        with suppress(StoreError):
+            return asyncio.run(_read(log_url, store_url, store_options, topic))
     return asyncio.run(_read(log_url, store_url, store_options, topic))
 
 

@@ -25,13 +25,14 @@ import coordination
 from coordination import commands
 from coordination.log import LogEntry
 from coordination.snapshot import encode
-from coordination.state import Applied, State
+from coordination.state import Applied, State, tables
 from coordination.state.state import HANDLERS
 from objectstore.naming import ChunkId
 
 HEAD = struct.Struct("<QQQI")  # revision, incarnation, sequence, bytes of the payload
 START_MS = 1_700_000_000_000
 NOT_DRAWN = ("register_agent", "set_feature_level", "end", "part", "begin")
+NOT_FILLED = (".PutNamespace.expected",)  # Writer._namespace
 LATER = (
     "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction",
     "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables",
@@ -73,7 +74,9 @@ FEATURES = ("group.version", "transaction.version", "floe.level")
 
 
 class Writer:
-    """Draws entries and applies them."""
+    """Draws entries and applies them. `configs`: of which what commands set is drawn."""
+
+    configs: Sequence[tuple[str, str]] = CONFIGS
 
     def __init__(self, seed: int, level: int) -> None:
         self.state = State()
@@ -147,6 +150,8 @@ class Writer:
             self._tables(message)
         if kind == "drop_table" and self._random.randrange(2):
             self._drop(message)
+        if kind == "put_namespace" and "expected" in message.DESCRIPTOR.fields_by_name:
+            self._namespace(message)
         if kind == "swap_segments":
             self._swap(message)
         if kind == "register_schema" and self._random.randrange(4):
@@ -206,6 +211,13 @@ class Writer:
             message.expected = known.metadata_location
         if "claim" in message.DESCRIPTOR.fields_by_name:
             message.claim = ""  # a rename by a committer is what unit tests write
+
+    def _namespace(self, message: Any) -> None:
+        """By somebody who saw its properties, or others, or does not say: as the revision is, not drawn."""
+        known, which = self.state.namespaces.get(message.name), self.state.revision % 3
+        message.expected = b"" if not which else bytes(16)
+        if which == 1 and known is not None:
+            message.expected = tables.namespace_digest(known)
 
     def _schema(self, message: Any) -> None:
         """Judged by what there is, rarely with an id given, and referring to what is there."""
@@ -269,6 +281,8 @@ class Writer:
         """Draw every field; columns of one message are of one length."""
         fields: Sequence[Any] = message.DESCRIPTOR.fields
         for field in fields:
+            if field.full_name.endswith(NOT_FILLED):
+                continue
             if field.is_repeated:
                 column = getattr(message, field.name)
                 for _ in range(rows):
@@ -287,7 +301,7 @@ class Writer:
             vars_of_update.name = self._random.choice(FEATURES)
         if {"name", "value"} <= set(message.DESCRIPTOR.fields_by_name):
             vars_of: Any = message
-            vars_of.name, vars_of.value = self._random.choice(CONFIGS)
+            vars_of.name, vars_of.value = self._random.choice(self.configs)
 
     def _value(self, field: Any, message: Message) -> Any:
         draw = self._random

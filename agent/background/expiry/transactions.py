@@ -28,7 +28,7 @@ from coordination.state.types import ClaimHolder
 
 _Name = tuple[int, int]  # producer id and number: an id that expired and is made anew counts from 1 again
 POLL_S = 0.5
-LOOKS_PER_STEP = 2000  # ids looked at before the event loop gets its turn, and named in one entry
+LOOKS_PER_STEP = 1000  # ids looked at before the event loop gets its turn, and named in one entry
 TIMEOUT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 EXPIRY_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
 EXPIRATION = "transactional.id.expiration.ms"
@@ -60,10 +60,10 @@ class TransactionTimeouts(Job):
         seen: dict[_Name, float] = {}
         try:
             while step := list(islice(names, LOOKS_PER_STEP)):
-                over: list[AbortTransaction] = []
+                over, now_ms = list[AbortTransaction](), self._now_ms()
                 for each in self._known(step):
                     with self.item(f"transaction {each.transactional_id}", self._without(each)):
-                        abort = self._over(each, seen)
+                        abort = self._over(each, seen, now_ms)
                         over += [abort] if abort is not None else []
                 await self._propose(over, held)
         except BaseException:  # those that it did not come to are open for as long as before
@@ -71,14 +71,17 @@ class TransactionTimeouts(Job):
             raise
         self._open_since_s = seen
 
-    def _over(self, each: Transaction, seen: dict[_Name, float]) -> AbortTransaction | None:
-        """The proposal to abort it when its time is over. `seen`: takes since when it is open, seconds."""
+    def _over(self, each: Transaction, seen: dict[_Name, float], now_ms: int) -> AbortTransaction | None:
+        """The proposal to abort it when its time is over. `seen`: takes since when it is open, seconds.
+
+        `now_ms`: `_now_ms()`, which asks what all agents say: once for all that is looked at together.
+        """
         if not each.ongoing:
             return None
         name, now_s = (each.producer_id, each.number), self._clock.monotonic()
         since_s = seen[name] = self._open_since_s.get(name, now_s)
         watched = (now_s - since_s) * 1000 >= each.timeout_ms
-        if not watched and self._now_ms() - each.started_ms < each.timeout_ms:
+        if not watched and now_ms - each.started_ms < each.timeout_ms:
             return None
         return AbortTransaction(transactional_id=each.transactional_id, number=each.number, forced=watched)
 

@@ -30,7 +30,7 @@ from objectstore.store import StoreError
 _log = logger("retention")
 
 POLL_S = 1.0  # how often the interval is looked at
-LOOKS_MAX = 500  # partitions looked at before the event loop gets a turn
+LOOKS_MAX = 500  # topics and partitions looked at before the event loop gets a turn
 INTERVAL = "log.retention.check.interval.ms"
 
 
@@ -81,6 +81,7 @@ class LogRetention(Job):
         """Find what moves, and move it as soon as it is enough for a command; `moves` holds the rest."""
         looks = 0
         for name in list(self.replica.state.topics):
+            looks = await self._looked(looks)
             topic = self.replica.state.topics.get(name)
             if topic is None:
                 continue
@@ -93,9 +94,13 @@ class LogRetention(Job):
                 if len(moves) == MOVES_MAX:
                     await self._move(moves, held)
                     moves.clear()
-                looks += 1
-                if looks % LOOKS_MAX == 0:
-                    await asyncio.sleep(0)
+                looks = await self._looked(looks)
+
+    async def _looked(self, looks: int) -> int:
+        """One more; others have their turn when it is time."""
+        if (looks + 1) % LOOKS_MAX == 0:
+            await asyncio.sleep(0)
+        return looks + 1
 
     async def _new_start(self, partition: Partition, rules: Rules) -> int:
         """How far the partition's log start moves; the manifest is read when its first segment goes."""

@@ -20,7 +20,7 @@ from iceberg.sealed import Damaged
 from iceberg.warehouse import OutsideWarehouse, Warehouse
 from objectstore.late import ready
 from objectstore.store import NotFound, ObjectStore
-from objectstore.turns import in_turns
+from objectstore.turns import in_order, in_turns
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -42,7 +42,7 @@ class TableWalk:
     async def __call__(self, after: str, look: Look) -> AsyncIterator[str]:
         """See walks.py."""
         done, _, manifest = after.partition("\n")
-        for namespace, name in sorted(self._replica.state.tables):
+        for namespace, name in await in_turns(in_order(list(self._replica.state.tables))):
             mark = f"{namespace}/{name}"
             if mark < done or (mark == done and manifest == _END):
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from agent.background.collection import StateView
@@ -37,8 +37,9 @@ from objectstore.naming import (
     segment_key,
 )
 from objectstore.store import ObjectStore
+from objectstore.turns import Turns, in_turns
 
-TURN = 256  # partitions or names looked at before the event loop gets its turn
+TURN = 256  # partitions, chunks or names looked at before the event loop gets its turn
 STRAYS = (Verdict.STRANGER, Verdict.AUTHOR_UNKNOWN)
 """What nothing refers to and collection does not delete either."""
 
@@ -87,7 +88,7 @@ async def own(world: World, _after: str, look: Look) -> AsyncIterator[str]:
 async def chunks(world: World, after: str, look: Look) -> AsyncIterator[str]:
     """All chunks by name: those of the state are looked at, also where the listing does not have them."""
     await world.view.catch_up()
-    due = sorted(filter(lambda key: key > after, map(chunk_key, list(world.replica.state.chunks.serials))))
+    due = await in_turns(behind(list(world.replica.state.chunks.serials), after))
     at = 0
     async for page in world.store.list(CHUNKS, start_after=after):
         await world.view.catch_up()
@@ -105,6 +106,23 @@ async def chunks(world: World, after: str, look: Look) -> AsyncIterator[str]:
     for key in due[at:]:
         await _chunk(world, key, 0, look)
         yield key
+
+
+def behind(chunks: Sequence[ChunkId], after: str) -> Turns[list[str]]:
+    """The names of chunks behind `after`, in order. Author by author: each one's are almost in order."""
+    numbers: dict[int, list[int]] = {}
+    for at, chunk in enumerate(chunks):
+        numbers.setdefault(chunk.incarnation, []).append(chunk.number)
+        if at % TURN == 0:
+            yield
+    names: list[str] = []
+    for author in sorted(numbers):
+        for at, number in enumerate(sorted(numbers[author])):
+            if (name := chunk_key(ChunkId(author, number))) > after:
+                names.append(name)
+            if at % TURN == 0:
+                yield
+    return names
 
 
 async def _chunk(world: World, key: str, size: int, look: Look) -> None:

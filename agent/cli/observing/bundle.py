@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -55,8 +56,7 @@ def support_bundle(
     parts = dict(_parts(agents, with_messages))
     if config is not None or assign:
         parts["settings.json"] = _settings(config, assign or ())
-    for each in log or ():
-        parts[f"logs/{each.name}"] = _end(each)
+    parts.update(_logs(log or ()))
     try:
         with target.open("xb") as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in sorted(parts.items()):
@@ -109,6 +109,15 @@ def _settings(config: Path | None, assign: Sequence[str]) -> bytes:
 
     rows = in_force(load(config, assign))
     return _json([{"setting": name, "value": value, "from": origin} for name, value, origin in rows])
+
+
+def _logs(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """Each by its name; those that are called alike, as agents' are, by the folders that tell them apart."""
+    paths = {Path(os.path.abspath(each)).parts[1:]: each for each in files}
+    for own, file in paths.items():
+        others = [each for each in paths if each != own]
+        count = next(n for n in range(1, len(own) + 2) if not any(each[-n:] == own[-n:] for each in others))
+        yield "/".join(("logs", *own[-count:])), _end(file)
 
 
 def _end(path: Path) -> bytes:

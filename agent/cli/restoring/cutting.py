@@ -7,11 +7,11 @@ marker lies behind it was open then, and is left out with those that were aborte
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from agent.cli.failures import refused
-from objectstore.batch import BatchHeader, Record, records
+from objectstore.batch import BatchHeader, CorruptBatch, Record, records
 from objectstore.transactions import Aborted, Transactions
 
 ABORTED_MAX: Final = 1_000_000
@@ -46,7 +46,7 @@ class Cutting:
     def take(self, header: BatchHeader, batch: memoryview) -> bool:
         """Look at the next batch; whether more are to be looked at."""
         if self._time_ms is not None and header.max_timestamp > self._time_ms:
-            self.cut = min(self.cut, self._first_later(batch, self._time_ms))
+            self.cut = min(self.cut, self._first_later(header, batch, self._time_ms))
         if header.base_offset >= self.cut:
             return False
         if header.control:
@@ -55,8 +55,12 @@ class Cutting:
             self._open.setdefault(header.producer_id, header.base_offset)
         return header.last_offset + 1 < self.cut
 
-    def _first_later(self, batch: memoryview, time_ms: int) -> int:
-        later = (each.offset for each in records(batch) if each.timestamp > time_ms)
+    def _first_later(self, header: BatchHeader, batch: memoryview, time_ms: int) -> int:
+        """The first record that is later; of a batch that nobody can open its first offset."""
+        try:
+            later = [each.offset for each in records(batch) if each.timestamp > time_ms]
+        except CorruptBatch:
+            later = [max(header.base_offset, self.start)]
         return next((each for each in later if each >= self.start), self.cut)
 
     def _end(self, header: BatchHeader, batch: memoryview) -> None:
@@ -92,10 +96,8 @@ class Cut:
         self.left_out = len(left_out)
         self._transactions = Transactions(left_out)
 
-    def kept(self, header: BatchHeader, batch: memoryview) -> Iterator[Record]:
-        """Records of a batch that were there. Raises CorruptBatch."""
+    def kept(self, header: BatchHeader, batch: memoryview) -> list[Record]:
+        """Records of a batch that were there, all or none of them. Raises CorruptBatch."""
         if header.control or not header.record_count or self._transactions.aborted(header):
-            return
-        for each in records(batch):
-            if self.log_start <= each.offset < self.end:
-                yield each
+            return []
+        return [each for each in records(batch) if self.log_start <= each.offset < self.end]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.cli.failures import usage
+from agent.cli.failures import refused, usage
 
 END: Final = "end"
 _OFFSETS: Final = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
@@ -25,6 +25,12 @@ class Point:
 
     time_ms: int | None = None
     offsets: Mapping[int, int] | None = None
+
+    def require_known(self, topic: str, partitions: Collection[int]) -> None:
+        """Raises Failure where it names a partition that the topic has not: perhaps another one is meant."""
+        unknown = sorted(set(self.offsets or ()) - set(partitions))
+        if unknown:
+            raise refused(f"--at names partition {unknown[0]}: {topic} has {len(partitions)}, from 0 on")
 
 
 def point_of(text: str) -> Point:

@@ -40,6 +40,8 @@ def _partition(one: Restored) -> dict[str, object]:
         "found_digest": None if one.found is None else one.found.text(),
         "offsets": [{"from": old, "to": end, "became": new} for old, end, new in one.ranges.rows],
         "offsets_not_told": one.ranges.more,
+        "unreadable_batches_left_out": [{"from": first, "to": end} for first, end in one.closed],
+        "unreadable_batches_not_told": one.closed_more,
         "from_table": _older(one),
     }
 
@@ -76,7 +78,7 @@ def say(given: Restoring, report: Report) -> None:
     )
     print_table(columns, [_row(each) for each in report.partitions])
     for each in report.partitions:
-        for line in _gone(given, source, each):
+        for line in (*_gone(given, source, each), *_closed(each)):
             results().print(f"{source.topic}-{each.partition}: {line}")
     if given.dry_run:
         remarks().print("nothing was changed", style="dim")
@@ -114,6 +116,16 @@ def _gone(given: Restoring, source: Source, one: Restored) -> list[str]:
     if isinstance(never, dict):
         lines.append(f"offsets {never['from']} to below {never['to']} left the log before the table had them")
     return lines
+
+
+def _closed(one: Restored) -> list[str]:
+    """Which batches of the log nobody can open."""
+    if not one.closed:
+        return []
+    count = len(one.closed) + one.closed_more
+    told = ", ".join(f"{first}-{end - 1}" for first, end in one.closed[:RANGES_SHOWN])
+    more = ", and more" if count > RANGES_SHOWN else ""
+    return [f"{count} batches that nobody can open are left out: offsets {told}{more}"]
 
 
 def _row(one: Restored) -> tuple[object, ...]:

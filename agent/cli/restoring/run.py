@@ -14,16 +14,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from agent.cli.failures import Failure, refused, usage
+from agent.cli.failures import refused, told, usage
 from agent.cli.restoring.cutting import Cut, Cutting
 from agent.cli.restoring.digest import Digest
 from agent.cli.restoring.point import Point, point_of
 from agent.cli.restoring.rows import Older, older_of, rows
 from agent.cli.restoring.source import Part, Source, batches, source_of
 from agent.cli.restoring.target import begun, finish, made, mark_of
-from agent.cli.restoring.writing import Ranges, Writer
+from agent.cli.restoring.writing import RANGES_MAX, Ranges, Writer
 from agent.cli.session import session
-from objectstore.batch import Record
+from objectstore.batch import BatchHeader, CorruptBatch, Record
 from objectstore.compression import Compression
 
 _T = TypeVar("_T")
@@ -56,7 +56,8 @@ class Restored:
     """Of one partition: offsets [start, cut) of the source, what was kept, and what the new one has.
 
     `older`: what the table has below the log start; `rows` of it were taken, and `unreadable` ones, which
-    stand for batches that nobody can open, left out.
+    stand for batches that nobody can open, left out. `closed`: such batches of the log, left out likewise:
+    first offset and that behind the last, of RANGES_MAX; `closed_more` are not told.
     """
 
     partition: int
@@ -70,6 +71,15 @@ class Restored:
     older: Older | None = None
     rows: int = 0
     unreadable: int = 0
+    closed: list[tuple[int, int]] = field(default_factory=list)
+    closed_more: int = 0
+
+    def leave_out(self, header: BatchHeader) -> None:
+        """A batch that nobody can open."""
+        if len(self.closed) < RANGES_MAX:
+            self.closed.append((header.base_offset, header.last_offset + 1))
+        else:
+            self.closed_more += 1
 
     def take(self, one: Record) -> None:
         """The next record that was there."""
@@ -110,6 +120,7 @@ async def restored(given: Restoring, advance: Advance) -> Report:
     async with session(given.bootstrap) as kafka:
         at = await begun(kafka, source, given.name, given.at) or given.at
     point = point_of(at)
+    point.require_known(source.topic, [each.partition for each in source.parts])
     older = await _older(source) if given.with_table else {}
     cuts = await _each(source, lambda part: _cut(source, part, older.get(part.partition), point, advance))
     done = [
@@ -138,7 +149,7 @@ async def restored(given: Restoring, advance: Advance) -> Report:
 
 
 async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_T]:
-    """The work of each partition, some at once. Raises the first Failure; the others end with it."""
+    """The work of each partition, some at once. Raises a Failure of what failed; the others end with it."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(part: Part) -> _T:
@@ -149,10 +160,7 @@ async def _each(source: Source, work: Callable[[Part], Awaitable[_T]]) -> list[_
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(part)) for part in source.parts]
     except ExceptionGroup as ended:
-        failures, others = ended.split(Failure)
-        if failures is None or others is not None:
-            raise
-        raise failures.exceptions[0] from None
+        raise told(ended) from None
     return [each.result() for each in tasks]
 
 
@@ -208,7 +216,12 @@ async def _written(source: Source, cut: Cut, row: Restored, writer: Writer | Non
     if row.older is not None:
         await _from_table(source, row.older, cut, row, writer, advance)
     async for header, batch in batches(source, row.partition, cut.log_start, cut.end):
-        for each in cut.kept(header, batch):
+        try:
+            there = cut.kept(header, batch)
+        except CorruptBatch:
+            row.leave_out(header)
+            there = []
+        for each in there:
             row.take(each)
             if writer is not None:
                 await writer.add(each, header.compression)

@@ -8,6 +8,7 @@ when one too many comes the oldest is cut, so nobody keeps peers out by handshak
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ CONNECTIONS_MAX = 1024  # of peers
 HANDSHAKES_MAX = 128  # under way
 ACCEPTED_MAX = 4  # in one round of the event loop
 BACKLOG = 128
+FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+FULL_PAUSE_S = 1.0  # for which nobody is accepted once the system has no room for another, seconds
+PROBE_AFTER_S = 60  # of silence the system asks whether a peer's machine is there, seconds; …
+PROBE_AGAIN_S = 10  # … again after so many seconds, …
+PROBES_MAX = 3  # … and it ends the connection when so many are not answered
 BEAT_S = 0.2  # while an answer is being read, the peer is told so this often, seconds
 PATIENCE_S = 10.0  # for a handshake, and for a peer to take its answer, seconds
 
@@ -111,7 +117,7 @@ class PeerServer:
             found: int = self._server.sockets[0].getsockname()[1]
             return found
         self._listening = await asyncio.to_thread(_listening, host, port)
-        asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening)
+        self._listen(self._listening)
         bound: int = self._listening.getsockname()[1]
         return bound
 
@@ -134,10 +140,24 @@ class PeerServer:
         for _ in range(ACCEPTED_MAX):
             try:
                 connected, _ = listening.accept()
-            except OSError:  # nobody waits, or whoever did is gone
-                return
+            except OSError as error:
+                if error.errno in FULL:
+                    self._rest(listening, error)
+                return  # else nobody waits, or whoever did is gone
             connected.setblocking(False)
             self._connected(self._opened(connected), connected.close)
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        """Who waits stays readable: with no pause the event loop would do nothing else."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(FULL_PAUSE_S, self._listen, listening)
+        _log.warning("no peer can be accepted", error=str(error), pause_s=FULL_PAUSE_S)
+
+    def _listen(self, listening: socket.socket) -> None:
+        """Have the loop tell who comes, unless this was stopped."""
+        if self._listening is listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _plain(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def opened() -> _Streams:
@@ -171,6 +191,7 @@ class PeerServer:
             async with asyncio.timeout(PATIENCE_S):
                 reader, writer = await opened
                 transport = cast(asyncio.Transport, writer.transport)
+                _probed(writer.get_extra_info("socket"))
                 await self._shake_hands(reader, writer)
             self._known()
             while True:
@@ -275,6 +296,25 @@ def _listening(host: str, port: int) -> socket.socket:
     made = socket.create_server((host, port), family=family, backlog=BACKLOG)
     made.setblocking(False)
     return made
+
+
+def _probed(connected: Any) -> None:
+    """Have the system end the connection of a peer whose machine is gone, which says nothing for ever.
+
+    Raises OSError when it ended. Systems have some of these options; `connected` is None in a simulation.
+    """
+    if connected is None:
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    gone_ms = (PROBE_AFTER_S + PROBES_MAX * PROBE_AGAIN_S) * 1000
+    for name, value in (
+        ("TCP_KEEPIDLE", PROBE_AFTER_S), ("TCP_KEEPALIVE", PROBE_AFTER_S),  # Linux', macOS'
+        ("TCP_KEEPINTVL", PROBE_AGAIN_S), ("TCP_KEEPCNT", PROBES_MAX),
+        ("TCP_USER_TIMEOUT", gone_ms),  # where something was sent, which nobody takes: then it is not probed
+    ):  # fmt: skip
+        option = getattr(socket, name, None)
+        if option is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _send(writer: asyncio.StreamWriter, parts: Iterable[Buffer]) -> None:

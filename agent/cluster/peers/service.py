@@ -13,6 +13,7 @@ from agent.cluster.peers.warm import Warmer
 from agent.cluster.peers.whole import WholeChunks
 from agent.cluster.peers.wire import secret_of
 from agent.config import Config
+from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
 from coordination.replica import Replica
 from objectstore.reader import ChunkReader
@@ -30,13 +31,14 @@ class Peers:
         reader: ChunkReader,
         store: ObjectStore,
         cluster_id: bytes,
+        metrics: Metrics,
         figures: Figures | None = None,
     ) -> None:
         """`figures`: what this agent says of itself to others that ask."""
         peers = config.peers
         self._config = peers
         secret = secret_of(cluster_id, config.cluster.name, peers.secret.get_secret_value())
-        self._tls = tls_of(config)
+        self._tls = tls_of(config, metrics)
         self.whole = WholeChunks(store, peers.chunk_cache_bytes_max, config.fetch.cold_reads_in_flight_max)
         owners = Owners(
             lambda: replica.state, lambda: replica.incarnation, config.agent.zone, peers.recent_chunks_max

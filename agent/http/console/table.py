@@ -198,7 +198,7 @@ def _of_head(head: Head) -> dict[str, Content]:
 
 def _total(summary: Mapping[str, Any], name: str) -> int | None:
     value = str(summary.get(f"total-{name}", ""))
-    return int(value) if value.isdigit() and len(value) < 20 else None
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
 
 
 _SNAPSHOT_HEADS: Final = (

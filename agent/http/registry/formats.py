@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from starlette.requests import Request
 
-from agent.http.registry.errors import invalid_schema
-from agent.http.registry.judging import imports_of
+from agent.http.registry.errors import invalid_schema, schema_missing
+from agent.http.registry.judging import imports_of_each
 from coordination.state.subject_types import RegisteredSchema, SubjectTable
+from objectstore.turns import in_turns
 from schema.registry.avro.schema import resolved
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.registry.protobuf import serialized, without_extensions
@@ -30,23 +31,26 @@ RESOLVED_CHARS_MAX = 32 << 20  # of one answer
 
 
 async def texts(table: SubjectTable, schemas: Iterable[RegisteredSchema], request: Request) -> Texts:
-    """The schemas as asked for. What they refer to is taken before the first await.
+    """The schemas as asked for.
 
-    Raises RegistryProblem 42201 for one that cannot be told so.
+    Raises RegistryProblem 42201 for one that cannot be told so, 40403 for one that is gone meanwhile.
     """
     asked = request.query_params.get("format", "")
     wanted = {one.schema_id: one for one in schemas}
     told = {schema_id: one.text for schema_id, one in wanted.items()}
+    making = [one for one in wanted.values() if (one.schema_type, asked) in FORMATS]
+    if not making:
+        return told
     made = []
-    for one in wanted.values():
-        make = FORMATS.get((one.schema_type, asked))
-        if make is not None:
-            made.append((one, make, imports_of(table, one.references)))
-    return {**told, **await asyncio.to_thread(_made, made)} if made else told
+    for one, imports in zip(making, await in_turns(imports_of_each(table, making)), strict=True):
+        if imports is None:
+            raise schema_missing(one.schema_id)
+        made.append((one, FORMATS[one.schema_type, asked], imports))
+    return {**told, **await asyncio.to_thread(_made, made)}
 
 
 def _made(
-    wanted: list[tuple[RegisteredSchema, Callable[[bytes, Imports], str], dict[str, bytes]]],
+    wanted: list[tuple[RegisteredSchema, Callable[[bytes, Imports], str], Imports]],
 ) -> dict[int, str]:
     found: dict[int, str] = {}
     size = 0

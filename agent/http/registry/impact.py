@@ -118,7 +118,7 @@ class ImpactRoutes:
         refers = referring(state, subject, live[-1].version) if live else []
         named = [sorted(table.users[one])[0] for one in refers]
         users = [each for each in named if may_subject(self._parts, SHOW_SUBJECT, each[0])]
-        earlier = [] if known is not None else earlier_of(table, live, law)
+        earlier = [] if known is not None else await earlier_of(table, live, law)
         problems = await self._reader.compared(wanted, earlier, law)
         return {
             "subject": subject,

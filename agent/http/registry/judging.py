@@ -28,6 +28,7 @@ from coordination.state.subject_types import (
     referred,
 )
 from coordination.state.subjects import NAME_LENGTH_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
+from objectstore.turns import Turns, in_turns
 from schema.registry.compatibility import DEFAULT, Earlier, Loaded, problems
 from schema.registry.kinds import KINDS
 from schema.registry.parsed import Imports, InvalidSchema, Parsed
@@ -164,11 +165,31 @@ def level_name(number: int) -> str:
     return Compatibility.Name(known) if number else DEFAULT
 
 
-def earlier_of(table: SubjectTable, versions: Sequence[SubjectVersion], law: Law) -> list[Version]:
-    """Of these versions the ones that may have to be looked at, oldest first."""
-    looked_at = versions if law.group else _looked_at(versions, law.level)
-    schemas = [(one.version, table.schemas[one.schema_id]) for one in looked_at]
-    return [Version(number, each, imports_of(table, each.references)) for number, each in schemas]
+async def earlier_of(table: SubjectTable, versions: Sequence[SubjectVersion], law: Law) -> list[Version]:
+    """Of these versions the ones that may have to be looked at, oldest first, but for those that are deleted
+    for good meanwhile."""
+    of_group = bool(law.group) and law.level != "NONE"
+    looked_at = versions if of_group else _looked_at(versions, law.level)
+    schemas = [table.schemas[one.schema_id] for one in looked_at]
+    imports = await in_turns(imports_of_each(table, schemas))
+    found = zip(looked_at, schemas, imports, strict=True)
+    return [Version(one.version, schema, each) for one, schema, each in found if each is not None]
+
+
+def imports_of_each(table: SubjectTable, schemas: Sequence[RegisteredSchema]) -> Turns[list[Imports | None]]:
+    """As `imports_of`, of what each refers to; None of a schema that is gone meanwhile.
+
+    While a schema is held it keeps all that it refers to, so the turns see what was there at the first.
+    """
+    known: dict[tuple[Reference, ...], Imports] = {}
+    found: list[Imports | None] = []
+    for schema in schemas:
+        imports = known.get(schema.references)
+        if imports is None and table.schemas.get(schema.schema_id) is schema:
+            imports = known[schema.references] = imports_of(table, schema.references)
+            yield
+        found.append(imports)
+    return found
 
 
 def _looked_at(versions: Sequence[_T], level: str) -> Sequence[_T]:

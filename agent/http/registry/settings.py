@@ -82,7 +82,7 @@ class SettingRoutes:
             said["compatibility"] = _one_of(level, LEVELS, invalid_compatibility())
             change.compatibility = Compatibility.Value(said["compatibility"])
         if body.get("normalize") is not None:
-            said["normalize"] = bool(body["normalize"])
+            said["normalize"] = _truth("normalize", body["normalize"])
             change.normalize = Normalize.ON if said["normalize"] else Normalize.OFF
         said |= _names_given(self._parts, scope, body, change)
         if not said:
@@ -140,6 +140,15 @@ def _one_of(given: object, known: tuple[str, ...], problem: RegistryProblem) -> 
     if name not in known:
         raise problem
     return name
+
+
+def _truth(what: str, given: object) -> bool:
+    """True or false, also as texts, which Confluent's registry takes. Raises RegistryProblem 422."""
+    known = {"true": True, "false": False}
+    found = known.get(given.lower()) if isinstance(given, str) else given
+    if not isinstance(found, bool):
+        raise RegistryProblem(422, f"{what}: give true or false")
+    return found
 
 
 def _config(settings: Settings, *, default: bool) -> Mapping[str, object]:

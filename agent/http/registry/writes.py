@@ -48,6 +48,7 @@ from agent.http.rules import in_file, unusable
 from coordination.commands import RegisterSchema, SchemaReference, command
 from coordination.kafka_codes import Code
 from coordination.state import State
+from coordination.state.deleted import bound_to
 from coordination.state.subject_types import SubjectTable, context_of, identity
 from coordination.state.subjects import mode_refusal, registered
 from coordination.state.types import Done, Refused
@@ -122,13 +123,23 @@ class WriteRoutes:
         if refusal is not None:
             raise not_permitted(refusal.message)
         if schema_id:
+            self._require_free(schema_id)
             return revision  # what another registry took is not judged again
         law, held = law_of(table, subject), table.subjects.get(subject)
-        earlier = earlier_of(table, held.live if held is not None else [], law)
+        earlier = await earlier_of(table, held.live if held is not None else [], law)
         problems = await self._reader.compared(wanted, earlier, law)
         if problems:
             raise incompatible(subject, problems)
         return revision
+
+    def _require_free(self, schema_id: int) -> None:
+        """Raises RegistryProblem where a deleted topic can come back whose records may name the id. Of topics
+        that are there apply says it."""
+        found = None if schema_id in self._table.schemas else bound_to(self._state, schema_id)
+        if found is not None:
+            name = found.topic.name
+            what = f"id {schema_id} is of a binding of topic '{name}', which is deleted and can come back"
+            raise not_permitted(f"{what}: let go of it first (floe topic purge {name}), or give another id")
 
     async def _propose(
         self, subject: str, given: SchemaGiven, wanted: Wanted, revision: int
@@ -186,7 +197,7 @@ class WriteRoutes:
         if number is None and not (held is not None and held.live):
             return _tested(request, [])  # it goes with nothing
         one = version_held(subject_held(table, subject, deleted=False), number, deleted=False)
-        return await self._compare(request, wanted, earlier_of(table, [one], law), law)
+        return await self._compare(request, wanted, await earlier_of(table, [one], law), law)
 
     async def test_all(self, request: Request) -> Response:
         """Whether the schema would go with the versions that the level in force looks at."""
@@ -196,7 +207,7 @@ class WriteRoutes:
         wanted = await self._read(request, subject, given)
         table, law = self._table, law_of(self._table, subject)
         held = table.subjects.get(subject)
-        earlier = earlier_of(table, held.live if held is not None else [], law)
+        earlier = await earlier_of(table, held.live if held is not None else [], law)
         return await self._compare(request, wanted, earlier, law)
 
     async def _compare(self, request: Request, wanted: Wanted, earlier: list[Version], law: Law) -> Response:

@@ -17,6 +17,7 @@ from agent.telemetry.shadow import Seen, Shadow
 from agent.telemetry.trail import Actor, Trail
 from coordination.kafka_codes import Code
 from coordination.state.acl_types import CLUSTER_NAME, WILDCARD, Operation, ResourceType, spoken
+from coordination.state.acls import NAME_LENGTH_MAX
 
 if TYPE_CHECKING:
     from prometheus_client import Counter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Answers = dict[str, bool]
 ANY_NAME = "\0any"  # no resource has this name: where the answer for any of them is remembered
+NAME_CHARS_MAX = 255  # of a name whose answer is remembered: clients choose them
 USER = "User:"
 
 
@@ -149,6 +151,8 @@ class Authority:
             answer = decide_any(table, who, where, operation, resource, unlisted=self._unlisted)
         else:
             answer = decide(table, who, where, operation, resource, name, unlisted=self._unlisted)
+        if len(name) > NAME_CHARS_MAX:
+            return answer
         if self._entries >= self._max:
             self._forget(table)
         self._answers.setdefault((principal, host, operation, resource), {})[name] = answer
@@ -167,7 +171,7 @@ class Authority:
             labels = (self._mode, operation.name.lower(), resource.name.lower())
             counter = self._counters[operation, resource] = self._refused.labels(*labels)
         counter.inc()
-        shown = WILDCARD if name == ANY_NAME else name
+        shown = WILDCARD if name == ANY_NAME else name[:NAME_LENGTH_MAX]  # a longer one is in no ACL
         if self.enforces and self._trail is not None:
             change = Change(spoken(operation.name), spoken(resource.name), shown)
             self._trail.refused(Actor(principal, host, "", ""), change, need.code)

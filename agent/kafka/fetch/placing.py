@@ -83,7 +83,7 @@ class Placing:
         if number == len(manifest):
             return None
         info = manifest[number]
-        times = info.first_timestamp_ms, info.max_timestamp_ms
+        times = info.begun_ms, info.max_timestamp_ms
         return SegmentShown(info.records, info.size, *times, manifest_key(named))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
-from objectstore.batch import CorruptBatch, peek, records, split
+from objectstore.batch import BatchHeader, CorruptBatch, peek, records, split
 from objectstore.opening import opened
 
 
@@ -39,10 +40,22 @@ async def first_at_or_after(slice_bytes: memoryview, timestamp_ms: int, start: i
 
 async def highest(slice_bytes: memoryview, start: int = 0) -> Found | None:
     """The first record with the highest timestamp that the slice has from offset `start` on (KIP-734)."""
-    headers = [peek(slice_bytes, position) for position, _ in split(slice_bytes)]
-    live = [each for each in headers if each.base_offset + each.last_offset_delta >= start]
-    top = max((each.max_timestamp for each in live), default=0)
-    return await first_at_or_after(slice_bytes, top, start)
+    batches = [(peek(slice_bytes, at), slice_bytes[at : at + size]) for at, size in split(slice_bytes)]
+    live = [(header, batch) for header, batch in batches if header.last_offset >= start]
+    across = live.pop(0) if live and live[0][0].base_offset < start else None
+    top = max((header.max_timestamp for header, _ in live), default=-1)
+    found = None if across is None else await _highest(*across, start)
+    if found is not None and found.timestamp >= top:
+        return found
+    return await first_at_or_after(slice_bytes, top, live[0][0].base_offset) if live else found
+
+
+async def _highest(header: BatchHeader, batch: memoryview, start: int) -> Found | None:
+    """Of a batch that lies across `start`: what its header says may be of a record before that."""
+    try:
+        return await opened(partial(_newest, start), batch, INLINE_BYTES_MAX)
+    except CorruptBatch:
+        return Found(start, header.max_timestamp)
 
 
 async def _decoded(batch: memoryview, timestamp_ms: int, start: int) -> Found | None:
@@ -58,3 +71,9 @@ def _first(timestamp_ms: int, start: int, batch: memoryview, decoded_bytes_max: 
         if record.timestamp >= timestamp_ms and record.offset >= start:
             return Found(record.offset, record.timestamp)
     return None
+
+
+def _newest(start: int, batch: memoryview, decoded_bytes_max: int) -> Found | None:
+    live = (each for each in records(batch, decoded_bytes_max) if each.offset >= start)
+    newest = max(live, key=attrgetter("timestamp"), default=None)
+    return None if newest is None else Found(newest.offset, newest.timestamp)

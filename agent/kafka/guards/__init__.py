@@ -3,7 +3,10 @@
 A guard takes out of a request what the client may not, lets the handler answer the rest, and adds the
 refusals; or it refuses the request. With `authorizer.mode=off` none is asked. Produce and OffsetCommit
 overlap on their connection and must not wait before their handler's turn, and what a Fetch is about its
-session knows: those three handlers ask by themselves.
+session knows: those three handlers ask by themselves. So does Metadata's for the topics that it creates.
+
+A guard looks at the state before the handler does, and the log goes on meanwhile: what is not there may be
+there by then, a deleted topic under its old id too. No row goes on unasked because it names nothing.
 """
 
 from __future__ import annotations

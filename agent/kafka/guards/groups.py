@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from agent.kafka.authority import needs
 from agent.kafka.context import Context
-from agent.kafka.guards.rows import ASKING_COST, Guard, Handle, Split, closed, opened, sorted_out
+from agent.kafka.guards.rows import Guard, Handle, Split, closed, opened, sorted_out
 from agent.net.wire.generated import consumer_group_describe as cgd
 from agent.net.wire.generated import consumer_group_heartbeat as cgh
 from agent.net.wire.generated import delete_groups as dg
 from agent.net.wire.generated import describe_groups as de
 from agent.net.wire.generated import find_coordinator as fc
 from agent.net.wire.generated import list_groups as lg
-from agent.net.wire.steps import Pace
+from agent.net.wire.steps import ASKING_COST, Pace
 from coordination.kafka_codes import Code
 from coordination.state.acl_types import ResourceType
 

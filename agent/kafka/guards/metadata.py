@@ -8,12 +8,11 @@ from agent.kafka.authority import needs
 from agent.kafka.context import Context
 from agent.kafka.guards.describing import cluster_operations
 from agent.kafka.guards.named import resolved
-from agent.kafka.guards.rows import ASKING_COST, Guard, Handle, closed, opened, sorted_out
+from agent.kafka.guards.rows import Guard, Handle, closed, opened, sorted_out
 from agent.kafka.handlers.k03_metadata import TOPIC_IDS_SINCE
 from agent.kafka.handlers.lookup import NIL_ID
 from agent.net.wire.generated import metadata as md
-from agent.net.wire.steps import Pace
-from coordination.broker_configs import boolean
+from agent.net.wire.steps import ASKING_COST, Pace
 from coordination.kafka_codes import Code
 from coordination.state.acl_types import ResourceType
 
@@ -31,7 +30,7 @@ async def _metadata(ctx: Context, request: md.MetadataRequest, version: int, han
         request.topics = await _all(ctx)
         request.allow_auto_topic_creation = False  # of one that goes meanwhile
     else:
-        request.topics, refused = await _allowed(ctx, request, asked)
+        request.topics, refused = await _allowed(ctx, asked)
     operations = request.include_topic_authorized_operations or request.include_cluster_authorized_operations
     # In version 0 none named are all: then it is answered as in the next one.
     answered_in = 1 if version == 0 and not request.topics else version
@@ -52,35 +51,26 @@ async def _all(ctx: Context) -> list[md.MetadataRequestTopic]:
 
 
 async def _allowed(
-    ctx: Context, request: md.MetadataRequest, asked: list[md.MetadataRequestTopic]
+    ctx: Context, asked: list[md.MetadataRequestTopic]
 ) -> tuple[list[md.MetadataRequestTopic], list[md.MetadataResponseTopic]]:
+    """Those that the client may know of, and the answers for the others.
+
+    Whether it may create one that is missing the handler asks, when it is about to.
+    """
     names = await resolved(ctx, (each.topic_id for each in asked if each.topic_id != NIL_ID))
-    creates = request.allow_auto_topic_creation and boolean(
-        ctx.state.cluster_configs, "auto.create.topics.enable"
-    )
-    if creates and any(each.topic_id == NIL_ID and each.name not in ctx.state.topics for each in asked):
-        await ctx.barrier()
     kept, refused = [], []
     pace = Pace()
     for each in {(each.name, each.topic_id): each for each in asked}.values():
         await pace.row(ASKING_COST)
         by_id = each.topic_id != NIL_ID
         name = names.get(each.topic_id) if by_id else each.name or ""
-        if by_id and each.topic_id not in names:
+        if name is None:
             refused.append(md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, each.topic_id))
-        elif name is None:  # there is no such id
-            kept.append(each)
         elif not ctx.may(needs.METADATA, name):
             refused.append(md.MetadataResponseTopic(TOPIC, None if by_id else name, each.topic_id))
-        elif creates and not by_id and name not in ctx.state.topics and not _may_create(ctx, name):
-            refused.append(md.MetadataResponseTopic(TOPIC, name))
         else:
             kept.append(each)
     return kept, refused
-
-
-def _may_create(ctx: Context, name: str) -> bool:
-    return ctx.allows(needs.METADATA_CLUSTER_CREATE) or ctx.may(needs.METADATA_CREATE, name)
 
 
 def _fill_in(ctx: Context, request: md.MetadataRequest, response: md.MetadataResponse) -> None:

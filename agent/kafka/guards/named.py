@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from agent.kafka.context import Context
 
 
-async def resolved(ctx: Context, ids: Iterable[bytes]) -> dict[bytes, str | None]:
-    """The name of each id; None where there is no such topic, and no id where that could not be found out.
+async def resolved(ctx: Context, ids: Iterable[bytes]) -> dict[bytes, str]:
+    """The name of each id that there is.
 
-    Nobody can know an id that the log did not have when it was asked.
+    The others are answered with UNKNOWN_TOPIC_ID by who asks here, and go to no handler: an id that the log
+    does not have now it may have a moment later, when a deleted topic is brought back.
     """
     asked = dict.fromkeys(ids)
     known = ctx.state.topics_by_id
-    fresh = all(each in known for each in asked) or await ctx.barrier()
+    if not all(each in known for each in asked):
+        await ctx.barrier()
     known = ctx.state.topics_by_id
-    return {each: known[each].name if each in known else None for each in asked if each in known or fresh}
+    return {each: known[each].name for each in asked if each in known}

@@ -7,12 +7,12 @@ from typing import Any
 from agent.kafka.authority import needs
 from agent.kafka.context import Context
 from agent.kafka.guards.named import resolved
-from agent.kafka.guards.rows import ASKING_COST, Guard, Handle, closed, opened, sorted_out
+from agent.kafka.guards.rows import Guard, Handle, closed, opened, sorted_out
 from agent.kafka.handlers.k09_offset_fetch import BATCHED_SINCE, GROUP_ERROR_SINCE, IDS_SINCE
 from agent.net.wire.generated import offset_delete as od
 from agent.net.wire.generated import offset_fetch as of
 from agent.net.wire.generated import txn_offset_commit as toc
-from agent.net.wire.steps import Pace
+from agent.net.wire.steps import ASKING_COST, Pace
 from coordination.kafka_codes import Code
 
 GROUP, TOPIC = Code.GROUP_AUTHORIZATION_FAILED, Code.TOPIC_AUTHORIZATION_FAILED
@@ -90,9 +90,9 @@ async def _topics(
     for row in rows:
         await pace.row(ASKING_COST)
         name = names.get(row.topic_id) if by_id else row.name
-        if by_id and row.topic_id not in names:
+        if name is None:
             taken.append(_no_topic(row, Code.UNKNOWN_TOPIC_ID))
-        elif name is None or ctx.may(needs.OFFSET_FETCH, name):
+        elif ctx.may(needs.OFFSET_FETCH, name):
             kept.append(row)
         else:
             taken.append(_no_topic(row, TOPIC))

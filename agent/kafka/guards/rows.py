@@ -11,13 +11,12 @@ from typing import Any, cast
 from agent.kafka.authority.needs import Need
 from agent.kafka.context import Context
 from agent.net.wire.api import Codec, Encoded
-from agent.net.wire.steps import Pace, encoded
+from agent.net.wire.steps import ASKING_COST, Pace, encoded
 
 Handle = Callable[[Context, Any, int], Awaitable[Any]]
 Guard = Callable[[Context, Any, int, Handle], Awaitable[Any]]
 OPENED_HERE_BYTES_MAX = 128 * 1024
 """Larger answers are decoded in a thread."""
-ASKING_COST = 10  # of one question that is new, in rows that are only made (agent/net/wire/steps.py)
 
 
 async def opened(codec: ModuleType, response: Any, version: int) -> Any:

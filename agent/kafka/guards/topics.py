@@ -8,7 +8,8 @@ from typing import Any
 
 from agent.kafka.authority import needs
 from agent.kafka.context import Context
-from agent.kafka.guards.rows import Guard, Handle, Split, closed, opened, sorted_out
+from agent.kafka.guards.rows import Guard, Handle, Split, closed, opened
+from agent.kafka.handlers.k20_delete_topics import STATES_SINCE, disabled, states
 from agent.kafka.handlers.lookup import NIL_ID
 from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated import create_topics as ct
@@ -17,13 +18,18 @@ from agent.net.wire.generated import delete_topics as dt
 from agent.net.wire.generated import describe_producers as dp
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import offset_for_leader_epoch as ole
+from agent.net.wire.steps import ASKING_COST, Pace
 from coordination.kafka_codes import Code
+from coordination.state.topics import NO_SUCH_ID, NO_SUCH_NAME
+from coordination.state.types import Refused
 
 TOPIC = Code.TOPIC_AUTHORIZATION_FAILED
-STATES_SINCE = 6  # of DeleteTopics
 CONFIGS_SINCE = 5  # of CreateTopics
 NOT_AUTHORIZED = "Authorization failed."  # Kafka's words
 TOPIC_NOT_AUTHORIZED = "Topic authorization failed."  # as well
+_NO_DELETE = Refused(TOPIC, TOPIC_NOT_AUTHORIZED)
+_DELETE_QUIETLY = needs.DELETE_TOPICS._replace(quiet=True)
+"""Of a topic that is not there: whoever may not delete it is told that, and not refused."""
 
 
 def _offsets(row: lo.ListOffsetsTopic) -> Any:
@@ -99,54 +105,62 @@ async def _create_topics(ctx: Context, request: ct.CreateTopicsRequest, version:
 
 
 async def _delete_topics(ctx: Context, request: dt.DeleteTopicsRequest, version: int, handle: Handle) -> Any:
-    """A topic that one may not know of is refused without saying whether it is there."""
-    fresh = await ctx.barrier()  # which names the ids have
+    """A topic that one may not know of is refused without saying whether it is there.
+
+    Rows go to the handler unasked only where it refuses them whatever is there: what is named twice, by both
+    name and id, or by neither. A topic that is not there may be made, or brought back, before the command is
+    applied: whoever may not delete it is answered here.
+    """
+    fresh = await ctx.barrier()  # which names the ids have, and what is not there
     if ctx.allows(needs.DELETE_TOPICS_CLUSTER):
         return await handle(ctx, request, version)
-    if version < STATES_SINCE:
-        rows = [dt.DeleteTopicState(name) for name in request.topic_names]
-    else:
-        rows = request.topics
-    once = _once(rows, lambda row: _named(ctx, row) or "")
-
-    def refuse(row: dt.DeleteTopicState) -> Any:
-        name = _named(ctx, row)
-        if name is None:
-            return dt.DeletableTopicResult(None, row.topic_id, Code.UNKNOWN_TOPIC_ID)
-        shown = name if ctx.may(needs.DELETE_TOPICS_NAMED, name) else row.name
-        return dt.DeletableTopicResult(shown, row.topic_id, TOPIC, TOPIC_NOT_AUTHORIZED)
-
-    def name(row: dt.DeleteTopicState) -> str | None:
-        if (row.name is None) == (row.topic_id == NIL_ID):
-            return None
-        if _named(ctx, row) is None:  # no such id, unless the log could not be asked
-            return None if fresh else ""
-        known = once(row)
-        if known is None or (row.topic_id == NIL_ID and known in ctx.state.topics):
-            return known
-        # A topic that is not there: whoever may describe it is told so.
-        if row.topic_id == NIL_ID and ctx.may(needs.DELETE_TOPICS_NAMED, known):
-            return None
-        return known
-
-    kept, refused = await sorted_out(ctx, rows, lambda row: needs.DELETE_TOPICS, name)
-    if not refused:
+    rows = states(request, version)
+    times = Counter((row.name, row.topic_id) for row in rows)
+    gone = disabled(ctx, version)
+    kept, told = [], []
+    pace = Pace()
+    for row in rows:
+        await pace.row(ASKING_COST)
+        sound = (row.name is None) != (row.topic_id == NIL_ID) and times[row.name, row.topic_id] == 1
+        answer = _not_deleted(ctx, row, fresh, gone) if sound else None
+        if answer is None:
+            kept.append(row)
+        else:
+            told.append(answer)
+    if not told:
         return await handle(ctx, request, version)
     if version < STATES_SINCE:
-        request.topic_names = [row.name for row in kept]
+        request.topic_names = [row.name for row in kept if row.name is not None]
     else:
         request.topics = kept
     response = await handle(ctx, request, version) if kept else dt.DeleteTopicsResponse()
-    response.responses.extend(refuse(row) for row in refused)
+    response.responses.extend(told)
     return response
 
 
-def _named(ctx: Context, row: dt.DeleteTopicState) -> str | None:
-    """The name of the topic asked for; None when an id stands for none."""
-    if row.topic_id == NIL_ID:
-        return row.name
-    topic = ctx.state.topics_by_id.get(row.topic_id)
-    return None if topic is None else topic.name
+def _not_deleted(
+    ctx: Context, row: dt.DeleteTopicState, fresh: bool, off: Refused | None
+) -> dt.DeletableTopicResult | None:
+    """The answer for a topic that this client may not delete, or that is not there; None: it may.
+
+    `fresh`: whether a topic that is not in the state is not there. `off`: what is said while nobody deletes.
+    """
+    if row.topic_id != NIL_ID:
+        topic = ctx.state.topics_by_id.get(row.topic_id)
+        if topic is None:
+            return _answer(row.name, row, off or NO_SUCH_ID)
+        name, there = topic.name, True
+    else:
+        name, there = row.name or "", row.name in ctx.state.topics or not fresh
+    if ctx.may(needs.DELETE_TOPICS if there else _DELETE_QUIETLY, name):
+        return None
+    if not ctx.may(needs.DELETE_TOPICS_NAMED, name):
+        return _answer(row.name, row, _NO_DELETE)
+    return _answer(name, row, _NO_DELETE if there else off or NO_SUCH_NAME)
+
+
+def _answer(name: str | None, row: dt.DeleteTopicState, refused: Refused) -> dt.DeletableTopicResult:
+    return dt.DeletableTopicResult(name, row.topic_id, refused.code, refused.message)
 
 
 GUARDS: dict[int, Guard] = {

@@ -6,7 +6,7 @@ All resources of a request are altered at one point of the log, however many the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
@@ -19,9 +19,12 @@ from coordination.broker_configs import BROKER_CONFIGS
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
+from coordination.state.configs import cluster_altered
 from coordination.state.quarantine_names import asked_for
+from coordination.state.state import State
 from coordination.state.topics import name_refusal
 from coordination.state.types import Done, Refused, Result
+from coordination.topic_configs import contradiction
 
 Change = AlterTopicConfigs.Change
 Changes = Sequence[tuple[str, int, str | None]]
@@ -49,6 +52,9 @@ async def alter(
             prepared.append(Refused(Code.INVALID_REQUEST, "Each resource must appear at most once."))
         else:
             prepared.append(await _tried(ctx, _prepared(ctx, kind, name, changes, replace_all)))
+    if any(isinstance(each, AlterClusterConfigs) for each in prepared):
+        await ctx.barrier()
+        prepared = list(_that_topics_can_have(ctx.state, prepared))
     commands = [each for each in prepared if isinstance(each, AlterConfigs)]
     if validate_only:
         await ctx.barrier()
@@ -56,6 +62,28 @@ async def alter(
     else:
         decided = iter(await propose(ctx, commands))
     return [next(decided) if isinstance(each, AlterConfigs) else each for each in prepared]
+
+
+def _that_topics_can_have(
+    state: State, prepared: Iterable[AlterConfigs | Result]
+) -> Iterator[AlterConfigs | Result]:
+    """Each, unless it would give topics defaults that contradict each other: no topic could be made any more.
+
+    Apply takes such defaults, as it always did. A contradiction that is there already keeps nobody from
+    changing something else.
+    """
+    configs = state.cluster_configs
+    for each in prepared:
+        if not isinstance(each, AlterClusterConfigs):
+            yield each
+            continue
+        after = cluster_altered(configs, each, state.feature_level)
+        problem = None if isinstance(after, Refused) else contradiction({}, after)
+        if problem is not None and problem != contradiction({}, configs):
+            yield Refused(Code.INVALID_REQUEST, f"no topic could have these defaults: {problem}")
+            continue
+        configs = configs if isinstance(after, Refused) else after
+        yield each
 
 
 async def _tried(ctx: Context, prepared: AlterConfigs | Result) -> AlterConfigs | Result:

@@ -17,23 +17,24 @@ Place = str | bytes
 async def refusals(ctx: Context, rows: Iterable[Row], by_id: bool) -> dict[Place, Code]:
     """The topics that the client may not read, with the error of each.
 
-    Nobody can know an id that the log did not have when it was asked: it needs no right. One that could not
-    be looked up is unknown.
+    An id that is not there is unknown, and looked up no more: it may be that of a deleted topic, which is
+    brought back while the request waits.
     """
     if not by_id:
         names = {row.topic for row in rows}
         return {each: Code.TOPIC_AUTHORIZATION_FAILED for each in names if not ctx.may(needs.FETCH, each)}
     ids = {row.topic_id for row in rows}
     known = ctx.state.topics_by_id
-    fresh = all(each in known for each in ids) or await ctx.barrier()
+    if not all(each in known for each in ids):
+        await ctx.barrier()
     known = ctx.state.topics_by_id
     found: dict[Place, Code] = {}
     for each in ids:
         topic = known.get(each)
-        if topic is not None and not ctx.may(needs.FETCH, topic.name):
-            found[each] = Code.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None and not fresh:
+        if topic is None:
             found[each] = Code.UNKNOWN_TOPIC_ID
+        elif not ctx.may(needs.FETCH, topic.name):
+            found[each] = Code.TOPIC_AUTHORIZATION_FAILED
     return found
 
 

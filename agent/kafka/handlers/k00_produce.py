@@ -165,7 +165,7 @@ async def _admit_in_order(
     if request.transactional_id:
         transaction = IMPLICIT if version >= V2_SINCE else EXPLICIT
     came = _failures(ctx)
-    async with ctx.client.gate:
+    async with ctx.client.admission():
         await _catch_up(ctx, request, version)
         response = ProduceResponse()
         for topic_data in request.topic_data:
@@ -194,10 +194,10 @@ def _note_refused(ctx: Context, request: ProduceRequest, version: int) -> None:
     Its client sends the request again. What the client had sent behind it may arrive before that, when this
     agent serves again, and must not be stored first.
     """
+    ctx.client.failures += 1
     for topic_data in request.topic_data:
         for data in topic_data.partition_data:
             _wait_for(ctx, _named(topic_data, data, version), data)
-    ctx.client.failures += 1
 
 
 def _named(topic_data: TopicProduceData, data: PartitionProduceData, version: int) -> Named:
@@ -402,12 +402,9 @@ def _settle_later(
     """
 
     def settle(done: asyncio.Future[list[Outcome]]) -> None:
-        _settle(ctx, version, admitted, done.result())
-        try:
+        with ctx.over_when_failed():
+            _settle(ctx, version, admitted, done.result())
             _require_success(response)
-        except Unacknowledged as failed:
-            ctx.client.turns.fail()
-            ctx.services.hang_up(ctx.client.connection, failed)
 
     pending.add_done_callback(settle)
     ctx.client.turns.hold(pending)

@@ -16,6 +16,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from agent.kafka.context import Context
@@ -50,7 +51,9 @@ LOOKS_AT_ONCE = 16  # partitions whose records are looked at side by side; each 
 LOOKED_AT_S_MAX = (
     10.0  # for all of a request, seconds: what is slow must not cost its neighbours their answer
 )
-LOOKS_MAX = 3  # a chunk that is gone was replaced, a slice may be deleted while it is read: look again
+LOOKS_MAX = (
+    4  # a chunk that is gone was replaced, a slice was deleted or lies across the log start: look again
+)
 
 
 class _Look(NamedTuple):
@@ -154,16 +157,15 @@ async def by_time(ctx: Context, partition: Partition, timestamp: int) -> Found |
     Raises StoreError, CorruptBatch, TimeoutError.
     """
     newest, gone, merged = timestamp == MAX_TIMESTAMP, None, ctx.services.merged
+    best, after = None, 0
     for _ in range(LOOKS_MAX):
         ref: SliceRef | None = None
         try:
-            looking = merged.max_timestamp(partition) if newest else merged.by_timestamp(partition, timestamp)
-            ref = await looking
-            if ref is None:
-                return None
-            (content,) = await ctx.services.reader.read_each([ref])
-            if isinstance(content, Exception):
-                raise content
+            looking = merged.max_timestamp if newest else partial(merged.by_timestamp, timestamp_ms=timestamp)
+            ref = await looking(partition, start=after)
+            if ref is None or (best is not None and best.timestamp >= ref.max_timestamp_ms):
+                return best
+            content = await _read(ctx, ref)
         except (ChunkMissing, CorruptSlice) as error:
             if isinstance(error, ChunkMissing) and gone != error.chunk:
                 gone = error.chunk  # replaced, unless a newer state names it still
@@ -178,9 +180,19 @@ async def by_time(ctx: Context, partition: Partition, timestamp: int) -> Found |
         if ref.end_offset <= start:
             continue  # deleted while it was read: nothing is known of the records behind it
         found = await (highest(content, start) if newest else first_at_or_after(content, timestamp, start))
+        if ref.base_offset < start and (newest or found is None):
+            best, after = found, ref.end_offset  # its time may be of a record that is deleted
+            continue
         # A producer's header may claim a timestamp that no record of it has: its first offset then.
         return found or Found(max(ref.base_offset, start), ref.max_timestamp_ms)
     raise StoreError(f"records were deleted {LOOKS_MAX} times while they were looked at: ask again")
+
+
+async def _read(ctx: Context, ref: SliceRef) -> memoryview:
+    (content,) = await ctx.services.reader.read_each([ref])
+    if isinstance(content, Exception):
+        raise content
+    return content
 
 
 def _damaged(ctx: Context, partition: Partition, ref: SliceRef, trouble: StoreError) -> Found:

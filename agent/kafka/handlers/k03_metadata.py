@@ -16,10 +16,11 @@ Deviations: an auto-created topic is answered at once instead of with LEADER_NOT
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from agent.cluster.hints import NO_BROKER
+from agent.kafka.authority.needs import METADATA_CLUSTER_CREATE, METADATA_CREATE
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import (
     CLUSTER_OPERATIONS,
@@ -39,6 +40,7 @@ from agent.net.wire.generated.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from agent.net.wire.steps import ASKING_COST, Pace
 from coordination.broker_configs import boolean, integer
 from coordination.commands import CreateTopic
 from coordination.kafka_codes import Code
@@ -70,7 +72,8 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     bodies: list[bytes] | None = None
     for calmly in (True, True, False):  # leaders and brokers of one answer must belong together
-        flavour = Flavour(version, ctx.zone, operations, ctx.state.leader_epoch)
+        zone = ctx.services.hints.known(ctx.zone)  # not the client's word: it may say a new one each time
+        flavour = Flavour(version, zone, operations, ctx.state.leader_epoch)
         bodies = await _bodies(ctx, wanted, failures, flavour, calmly)
         if bodies is not None:
             break
@@ -161,19 +164,38 @@ def _find(ctx: Context, each: MetadataRequestTopic) -> Topic | None:
 
 
 async def _auto_create(ctx: Context, request: MetadataRequest, version: int) -> dict[str, Code]:
-    """Create what is named, missing and wanted; the errors by name."""
+    """Create what is named, missing, wanted and the client's to create; the errors by name."""
     cluster = ctx.state.cluster_configs
     if not request.allow_auto_topic_creation or not boolean(cluster, "auto.create.topics.enable"):
         return {}
     partitions = integer(cluster, "num.partitions")
-    missing = [each.name for each in request.topics or () if each.name and _find(ctx, each) is None]
-    names = [name for name in dict.fromkeys(missing) if name_refusal(name) is None]
+    named = [each for each in request.topics or () if each.topic_id == NIL_ID]
+    missing = dict.fromkeys(each.name or "" for each in named if _find(ctx, each) is None)
+    failures = await _not_to_create(ctx, missing)
+    names = [name for name in missing if name not in failures and name_refusal(name) is None]
     commands = [
         CreateTopic(name=name, topic_id=ctx.services.clock.random_bytes(16), partitions=partitions)
         for name in names[:AUTO_CREATE_TOPICS_MAX]
     ]
     results = zip(names, await propose(ctx, commands), strict=False)
-    return {name: result.code for name, result in results if isinstance(result, Refused)}
+    return failures | {name: result.code for name, result in results if isinstance(result, Refused)}
+
+
+async def _not_to_create(ctx: Context, missing: Iterable[str]) -> dict[str, Code]:
+    """The missing topics that this client may not create, each with the error.
+
+    Asked here, of what is about to be created, and not by the guard: a topic that was there when the guard
+    looked may be gone by now.
+    """
+    if ctx.allows(METADATA_CLUSTER_CREATE):
+        return {}
+    failures = {}
+    pace = Pace()
+    for name in missing:
+        await pace.row(ASKING_COST)
+        if not ctx.may(METADATA_CREATE, name):
+            failures[name] = METADATA_CREATE.code
+    return failures
 
 
 def _missing(each: MetadataRequestTopic, failures: dict[str, Code]) -> MetadataResponseTopic:

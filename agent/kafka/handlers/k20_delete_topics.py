@@ -35,20 +35,17 @@ DISABLED_SINCE = 3  # before, clients do not know TOPIC_DELETION_DISABLED
 
 async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
     """One answer per topic, in the request's order."""
-    if version >= STATES_SINCE:
-        asked = request.topics
-    else:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    asked = states(request, version)
     await ctx.barrier()
     names = [_name(ctx, each) for each in asked]
     named = Counter(name for name in names if name is not None)
+    ids = Counter(each.topic_id for each in asked if each.name is None)
     answers: list[Result | None] = [
-        _contradiction(each, named[name] if name is not None else 1)
+        _contradiction(each, named[name] if name is not None else 1, ids[each.topic_id])
         for each, name in zip(asked, names, strict=True)
     ]
-    if not broker_configs.boolean(ctx.state.cluster_configs, "delete.topic.enable"):
-        code = Code.TOPIC_DELETION_DISABLED if version >= DISABLED_SINCE else Code.INVALID_REQUEST
-        answers = [Refused(code, "Topic deletion is disabled.") for _ in asked]
+    if (off := disabled(ctx, version)) is not None:
+        answers = [off for _ in asked]
     if ctx.charge is not None:
         _charge(ctx, names, answers, strict=version >= STRICT_SINCE)
     sound = [index for index, refused in enumerate(answers) if refused is None]
@@ -56,11 +53,29 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
     commands = [_command(asked[index], by) for index in sound]
     for index, result in zip(sound, await propose(ctx, commands, request.timeout_ms), strict=True):
         answers[index] = result
-    rows = {
-        index if name is None else name: _answer(each, name, result)
-        for index, (each, name, result) in enumerate(zip(asked, names, answers, strict=True))
-    }
+    rows: dict[int | str | bytes, DeletableTopicResult] = {}
+    for index, (each, name) in enumerate(zip(asked, names, strict=True)):
+        if each.name is None and each.topic_id != NIL_ID and ids[each.topic_id] > 1:
+            # Without its name: guards let such a row through unasked.
+            rows[each.topic_id] = _answer(each, None, answers[index])
+        else:
+            rows[index if name is None else name] = _answer(each, name, answers[index])
     return DeleteTopicsResponse(responses=list(rows.values()))
+
+
+def states(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+    """What a request of any version names."""
+    if version >= STATES_SINCE:
+        return request.topics
+    return [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def disabled(ctx: Context, version: int) -> Refused | None:
+    """The answer for every topic while delete.topic.enable is false."""
+    if broker_configs.boolean(ctx.state.cluster_configs, "delete.topic.enable"):
+        return None
+    code = Code.TOPIC_DELETION_DISABLED if version >= DISABLED_SINCE else Code.INVALID_REQUEST
+    return Refused(code, "Topic deletion is disabled.")
 
 
 def _charge(ctx: Context, names: list[str | None], answers: list[Result | None], *, strict: bool) -> None:
@@ -74,18 +89,24 @@ def _charge(ctx: Context, names: list[str | None], answers: list[Result | None],
 
 def _name(ctx: Context, each: DeleteTopicState) -> str | None:
     """The name of the topic asked for; None when an id stands for no topic."""
-    if each.topic_id == NIL_ID:
+    if each.name is not None or each.topic_id == NIL_ID:
         return each.name
     topic = ctx.state.topics_by_id.get(each.topic_id)
-    return each.name if topic is None else topic.name
+    return None if topic is None else topic.name
 
 
-def _contradiction(each: DeleteTopicState, times: int) -> Refused | None:
+def _contradiction(each: DeleteTopicState, times: int, same_id: int) -> Refused | None:
+    """What is wrong with the row, whatever is there: guards let such rows through unasked.
+
+    `times`: how many rows are about its topic as far as is known; `same_id`: how many have its id alone.
+    """
     if (each.name is None) == (each.topic_id == NIL_ID):
         why = "You may not specify both topic name and topic id."
         return Refused(
             Code.INVALID_REQUEST, "Neither topic name nor id were specified." if each.name is None else why
         )
+    if each.name is None and same_id > 1:
+        return Refused(Code.INVALID_REQUEST, "Duplicate topic id.")
     if times > 1:
         return Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
     return None

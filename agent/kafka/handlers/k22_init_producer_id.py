@@ -1,11 +1,13 @@
 """InitProducerId: an id for an idempotent producer, or the pair of a transactional one.
 
 Versions 0 to 5.
-Behaviour: ids are unique for ever. Without a transactional id each agent takes blocks of them from the log; a
-producer that asks with an id and epoch of its own (KIP-360) gets a new id and epoch 0: sequences are kept
-per id, so it starts afresh. With one, apply decides: an ongoing transaction is aborted at once, whoever had
-the id before is fenced, and a producer with its last pair gets the next one, also when it asks twice. One of
-id and epoch without the other is INVALID_REQUEST.
+Behaviour: ids are unique for ever. Without a transactional id each agent takes blocks of them from the log;
+while none is left and the log gives no more it says COORDINATOR_LOAD_IN_PROGRESS, as Kafka's brokers do: the
+producer asks again, and looks for no coordinator, as it has none. A producer that asks with an id and epoch
+of its own (KIP-360) gets a new id and epoch 0: sequences are kept per id, so it starts afresh. With a
+transactional id apply decides: an ongoing transaction is aborted at once, whoever had the id before is
+fenced, and a producer with its last pair gets the next one, also when it asks twice. One of id and epoch
+without the other is INVALID_REQUEST.
 Deviations: an ongoing transaction is aborted in the same step, so CONCURRENT_TRANSACTIONS is never answered.
 """
 
@@ -41,7 +43,7 @@ async def handle(ctx: Context, request: InitProducerIdRequest, version: int) -> 
             more = ids.more = tasks.start(_more(ctx), "producer ids", apart=True)
         await asyncio.wait([more])  # who gives up waiting takes nothing from the others
         if not isinstance(more.result(), Done):
-            return _error(Code.COORDINATOR_NOT_AVAILABLE)
+            return _error(Code.COORDINATOR_LOAD_IN_PROGRESS)
     producer_id = ids.next
     ids.next += 1
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

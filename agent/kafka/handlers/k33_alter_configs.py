@@ -5,7 +5,8 @@ Behaviour: configs that are not named return to their defaults; all or none per 
 twice is INVALID_REQUEST; validate_only. All resources of a request change at one point of the log (rule 12).
 What is set for one live broker's id counts for the whole cluster, and takes nothing away from it: a broker
 has no configs of its own that could return to their defaults.
-Deviations: what one agent alone can have is not changed by request (INVALID_REQUEST, with the remedy).
+Deviations: what one agent alone can have is not changed by request (INVALID_REQUEST, with the remedy); nor
+are the cluster's defaults of topic configs set so that no topic could be made with them (INVALID_REQUEST).
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Behaviour: all or none per resource; a resource named twice is INVALID_REQUEST; 
 of a request change at one point of the log, however many they are (rule 12). A broker's configs are the
 cluster's: what is set or deleted for a live broker's id counts for the whole cluster, as for the empty name.
 Deviations: no broker has configs of its own; what one agent alone can have (its settings, its log level) is
-not changed by request (INVALID_REQUEST, with the remedy); client metrics have no subscriptions.
+not changed by request (INVALID_REQUEST, with the remedy), nor are defaults of topic configs set so that no
+topic could be made with them; client metrics have no subscriptions.
 """
 
 from __future__ import annotations

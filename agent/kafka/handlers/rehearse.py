@@ -6,7 +6,8 @@ copy for all commands of a request, each of which finds what those before it wou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy as copied
 
 from coordination.commands import (
@@ -19,6 +20,7 @@ from coordination.commands import (
 )
 from coordination.state import configs, features, quarantine, topics
 from coordination.state.following import BINDING_CONFIGS
+from coordination.state.quarantine_names import topic_of
 from coordination.state.state import State
 from coordination.state.types import At, Incarnation, Result, Topic
 
@@ -47,19 +49,32 @@ def rehearse_all(state: State, messages: Sequence[Rehearsable]) -> list[Result]:
 def _rehearse(state: State, stage: State, message: Rehearsable, at: At) -> Result:
     match message:
         case CreateTopic():
+            _copy_topic(state, stage, topic_of(message.name))
             return quarantine.create_topic(stage, message, at)
         case CreatePartitions():
             _copy_topic(state, stage, message.topic)
             return topics.create_partitions(stage, message, at)
         case AlterTopicConfigs():
             _copy_topic(state, stage, message.topic)
+            _copy_topic(state, stage, topic_of(message.topic))
             _copy_partitions(state, stage, message)
             return quarantine.alter_topic_configs(stage, message, at)
         case AlterGroupConfigs():
             return configs.alter_group_configs(stage, message, at)
         case UpdateFeatures():
-            return features.update_features(stage, message, at)
-    return configs.alter_cluster_configs(stage, message, at)
+            with _without_topics(stage):
+                return features.update_features(stage, message, at)
+    with _without_topics(stage):
+        return configs.alter_cluster_configs(stage, message, at)
+
+
+@contextmanager
+def _without_topics(stage: State) -> Iterator[None]:
+    """For commands that change topics and tables, which are the state's own, and are decided without them."""
+    kept = stage.topics, stage.tables, stage.tables_by_topic
+    stage.topics, stage.tables, stage.tables_by_topic = {}, {}, {}
+    yield
+    stage.topics, stage.tables, stage.tables_by_topic = kept
 
 
 def _stage(state: State) -> State:

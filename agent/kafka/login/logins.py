@@ -74,12 +74,19 @@ class Logins:
         """What the log says."""
         return self._state().scram.credentials.get((user, mechanism))
 
+    def has_first_password(self, user: str) -> bool:
+        """Whether the user's password is sasl.admin_password by now, by every mechanism and for HTTP: that of
+        the first administrator, while neither the log nor the file has a credential of that name."""
+        if not user or user != self.config.admin_user or user in self.users.users:
+            return False
+        return not any(self.stored(user, mechanism) for mechanism in scram.DIGESTS)
+
     def made_up(self, user: str, mechanism: int) -> ScramCredential:
         """What fits nobody."""
         return scram.made_up(self._state().scram.secret or self._secret, user, mechanism)
 
     async def credential(self, user: str, mechanism: int) -> ScramCredential:
-        """What the log says, else the configured administrator's, else what fits nobody.
+        """What the log says, else the first administrator's, else what fits nobody.
 
         The administrator's is looked for whoever asks: what is made at its first need takes time.
         """
@@ -87,7 +94,7 @@ class Logins:
         found = self.stored(user, mechanism)
         if found is not None:
             return found
-        if administrator is not None and user == self.config.admin_user:
+        if administrator is not None and self.has_first_password(user):
             return administrator
         return self.made_up(user, mechanism)
 
@@ -120,7 +127,7 @@ class Logins:
         hashed = self.users.users.get(user)
         async with self._checks:
             fits = await asyncio.to_thread((hashed or self.users.nobody).fits, password)
-        if hashed is None and user == self.config.admin_user:
+        if self.has_first_password(user):
             known = self.config.admin_password.get_secret_value()
             fits = hmac.compare_digest(password.encode(), known.encode())
         if not fits:

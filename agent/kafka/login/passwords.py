@@ -80,19 +80,17 @@ class Passwords:
         unknown = [self._logins.made_up(user, mechanism) for mechanism in scram.DIGESTS]
         async with self._checks:
             fits = await asyncio.to_thread(_fits, password, kept, self._logins.users.nobody, unknown)
-        if not kept.known() and user == self._logins.config.admin_user:
+        if self._logins.has_first_password(user):
             known = self._logins.config.admin_password.get_secret_value()
-            fits = bool(user) and hmac.compare_digest(password.encode(), known.encode())
+            fits = hmac.compare_digest(password.encode(), known.encode())
         return fits
 
     def standing(self, user: str) -> bytes:
         """What is kept of a user by now, which changes with his password; empty: there is no such user."""
-        kept, config = self._kept(user), self._logins.config
-        if kept.known():
-            return kept.written()
-        if user and user == config.admin_user:
-            return config.admin_password.get_secret_value().encode()
-        return b""
+        if self._logins.has_first_password(user):
+            return self._logins.config.admin_password.get_secret_value().encode()
+        kept = self._kept(user)
+        return kept.written() if kept.known() else b""
 
     def failed_from(self, address: str) -> int:
         """Note a failed login, whatever it was by; how many there were from there."""

@@ -25,14 +25,16 @@ class ByteBudget:
             self.used += size
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, granted))
+        entry = (size, granted)
+        self._waiting.append(entry)
         try:
             await granted
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():
                 self.give(size)
             else:
-                self._waiting.remove((size, granted))
+                if entry in self._waiting:  # `_grant` passes by whoever is cancelled and did not run yet
+                    self._waiting.remove(entry)
                 self._grant()
             raise
 

@@ -302,22 +302,32 @@ class ProduceDriver:
                 return
             flush = self._flushes.popleft()
             reach("flush/submit")
-            command, author = commit_command(flush), flush.chunk.incarnation
-            future = self._replica.submit(
-                [command], incarnation=author, line=self._line, stamps=flush.stamps if flush.traced else None
-            )
+            try:
+                future = self._submit(flush)
+            except BaseException as error:  # nobody would answer it, and what is behind it would pass
+                tasks.tell("submission of a flush", error)
+                self._give_up(flush.pending, NotStored(repr(error)))
+                self._planner.completed()
+                self._give_up_all(Overtaken())
+                return
             self._submitted.add(future)
             future.add_done_callback(partial(self._decided, flush))
+
+    def _submit(self, flush: Flush) -> asyncio.Future[list[Result]]:
+        command, author = commit_command(flush), flush.chunk.incarnation
+        stamps = flush.stamps if flush.traced else None
+        return self._replica.submit([command], incarnation=author, line=self._line, stamps=stamps)
 
     def _decided(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:
         """The flush's command was applied, or will not be, or nobody knows."""
         self._submitted.discard(future)
-        traced.tell(flush, self._loop.time())
         try:
+            traced.tell(flush, self._loop.time())
             self._answer(flush, future)
         except BaseException as error:
             tasks.tell("outcome of a flush", error)
             self._give_up(flush.pending, OutcomeUnknown(f"the agent failed: {error!r}"))
+            self._give_up_all(Overtaken())  # it may have been refused
         self._completed(self._loop.time() - flush.started)
 
     def _answer(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:

@@ -24,6 +24,7 @@ from coordination.state.types import Refused
 
 EXCEEDED: Final = Refused(Code.THROTTLING_QUOTA_EXCEEDED, "")  # as Kafka's, which says no more
 PERCENT: Final = 100.0
+ID_CHARS_MAX: Final = keys.NAME_LENGTH_MAX + 1
 
 
 class Quotas:
@@ -46,8 +47,8 @@ class Quotas:
         return bool(self._table().entities)
 
     def charge(self, user: str, client_id: str | None) -> Charge:
-        """For one request of a client."""
-        return Charge(self, user, client_id or "")
+        """For one request of a client. Ids too long to have a quota of their own share by how they begin."""
+        return Charge(self, user, (client_id or "")[:ID_CHARS_MAX])
 
     def connection_rate(self, address: str) -> float | None:
         """How many connections an address may open per second; None: any number."""

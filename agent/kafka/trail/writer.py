@@ -67,6 +67,7 @@ class TrailWriter:
         self._waiting: deque[Event] = deque()
         self._more = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
+        self._started = False
         loop = asyncio.get_running_loop()
         self._troubles = Episodes(
             _told, loop.time, begins="audit log not written", ends="audit log is written"
@@ -74,36 +75,48 @@ class TrailWriter:
 
     def start(self) -> None:
         """Begin to write."""
-        if self._trail.active and not self._running:
+        if self._trail.active and not self._started:
+            self._started = True
             self._running = [tasks.kept(self._tell, "audit log")]
             if self._config.topic:
                 self._running.append(tasks.kept(self._keep, "audit log's topic"))
 
     async def stop(self) -> None:
-        """Write what came, for a while, and end."""
+        """Write what came and what comes meanwhile, for a while, and end: `close` tells of what is left."""
         running, self._running = self._running, []
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if not running:
-            return
-        with suppress(TimeoutError, Unwritable):
+        with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._finish()
-        if self._waiting:
-            self._metrics.audit_lost.inc(len(self._waiting))
-            _told.warning("events of the audit log are lost", events=len(self._waiting))
+        self.close()
+
+    def close(self) -> None:
+        """Tell what came since the end: its lines are there, to the topic it is lost, and counted.
+
+        Idempotent; nothing where it was never started.
+        """
+        while self._started and self._trail.arrived.is_set():
+            self._step()
+        if lost := len(self._waiting):
+            self._waiting.clear()
+            self._metrics.audit_lost.inc(lost)
+            _told.warning("events of the audit log are lost", events=lost)
 
     async def _finish(self) -> None:
-        while self._trail.arrived.is_set():
-            self._step()
-            await asyncio.sleep(0)
-        while events := self._taken():
+        """Until nothing is left, or nothing helps but an operator."""
+        while self._started and (self._trail.arrived.is_set() or self._waiting):
+            if self._trail.arrived.is_set():
+                self._step()
+                await asyncio.sleep(0)
+                continue
             try:
-                await self._write(events)
-            except BaseException:
-                self._back(events)
-                raise
+                await self._write_some()
+            except Unwritable as error:
+                if error.remedy:
+                    return
+                await asyncio.sleep(AGAIN_S)
 
     async def _tell(self) -> None:
         """Lines, and what waits for the topic."""
@@ -125,18 +138,22 @@ class TrailWriter:
         while True:
             await self._more.wait()
             await asyncio.sleep(GATHER_S)
-            events = self._taken()
             try:
-                await self._write(events)
+                await self._write_some()
             except Unwritable as error:
-                self._back(events)
                 self._troubles.met("topic", topic=self._config.topic, error=str(error), remedy=error.remedy)
                 await asyncio.sleep(AGAIN_S)
-            except BaseException:
-                self._back(events)
-                raise
             else:
                 self._troubles.over("topic")
+
+    async def _write_some(self) -> None:
+        """The oldest that wait. Raises Unwritable; then they wait on."""
+        events = self._taken()
+        try:
+            await self._write(events)
+        except BaseException:
+            self._back(events)
+            raise
 
     def _back(self, events: Sequence[Event]) -> None:
         self._waiting.extendleft(reversed(events))

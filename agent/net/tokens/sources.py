@@ -7,13 +7,13 @@ away keeps nobody out whose token fits a known key.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import urllib3
 
 from agent.config import Config, ConfigError
+from agent.config.renewed import Renewed
 from agent.config.tokens import OauthConfig
 from agent.net.renewal import Renewable
 from agent.net.tokens.identity import KeySource
@@ -26,29 +26,21 @@ _log = logger("jwks")
 READ_BYTES: Final = 64 * 1024
 
 
-class JwksFile:
+class JwksFile(Renewed):
     """A file, which somebody looks at again and again (agent/net/renewal.py)."""
 
     name = "keys of tokens"
+    keys: PublicKeys
 
     def __init__(self, path: str, bytes_max: int) -> None:
         """Raises ConfigError for a file that is none."""
-        self.problem = ""
+        super().__init__(path)
         self._path, self._bytes_max = path, bytes_max
-        self._seen = self._stamp()
-        self.keys = self._read()
+        self.make()
 
-    def renew(self) -> bool:
-        """See agent.net.renewal.Renewable."""
-        stamp = self._stamp()
-        if stamp == self._seen:
-            return False
-        self._seen = stamp
-        try:
-            self.keys, self.problem = self._read(), ""
-        except ConfigError as error:
-            self.problem = str(error)
-        return True
+    def make(self) -> None:
+        """See Renewed."""
+        self.keys = self._read()
 
     @property
     def failing(self) -> bool:
@@ -68,13 +60,6 @@ class JwksFile:
 
     async def look_again(self) -> None:
         """The file is looked at anyway."""
-
-    def _stamp(self) -> tuple[int, int, int]:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def _read(self) -> PublicKeys:
         try:

@@ -16,6 +16,8 @@ from agent.net.wire.primitives import varint
 
 ROWS_PER_STEP = 1_000
 """Rows made or encoded before others have their turn: one to three milliseconds."""
+ASKING_COST = 10
+"""Of one question to the ACLs that is new, in rows that are only made."""
 
 
 class Pace:

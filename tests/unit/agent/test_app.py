@@ -18,6 +18,7 @@ from agent.net.wire.generated import metadata as md
 from agent.net.wire.generated import produce as p
 from coordination.clock import SystemClock
 from coordination.kafka_codes import Code
+from coordination.log import Unavailable
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore
@@ -408,3 +409,24 @@ async def test_a_port_that_is_taken_is_named(world: World) -> None:
         app = world.make(listeners=[{"host": "127.0.0.1", "port": port}])
         with pytest.raises(OSError, match=str(port)):
             await app.start()
+
+
+async def test_an_agent_that_is_in_metadata_asks_the_log_for_nothing_to_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that goes away at that moment ends no agent: clients were told of it."""
+    app = world.make()
+    assert app.config.scrub.enabled
+    enter = app.replica.enter
+
+    async def away() -> str:
+        raise Unavailable("no answer")
+
+    async def entered() -> None:
+        await enter()
+        monkeypatch.setattr(app.log, "identity", away)
+
+    monkeypatch.setattr(app.replica, "enter", entered)
+    async with asyncio.timeout(WAIT_S):
+        await app.start()
+    assert app.background.scrub is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -56,3 +57,39 @@ async def test_what_an_agent_shows_is_what_the_page_names() -> None:
         assert set(sample.labels) == set(row.labels), sample
     elsewhere = {"connections", "request_bytes", "tail_hits", "cold_hits", "cold_reads", "fetch_parked"}
     assert counted <= READS.keys() | QUEUES.keys() | elsewhere, "counted, and shown nowhere"
+
+
+ROOT = PAGE.parents[1]
+HISTORY = {ROOT / "docs" / "decisions", ROOT / "docs" / "proofs"}
+"""What was written down once, and stays."""
+OTHERS = {"floe_zone"}
+"""What begins as a metric and is none: a client id says it."""
+NAME = re.compile(r"(?<![\w.])floe_[a-z0-9_]*[a-z0-9](?:_?[…*])?(?![a-z])")
+"""Also the beginning of several names, as `floe_latest_…`."""
+
+
+def pages() -> list[Path]:
+    """All that tell users of metrics: they write them into their own rules."""
+    docs = [each for each in (ROOT / "docs").rglob("*.md") if not HISTORY & set(each.parents)]
+    chart = [
+        each
+        for each in (ROOT / "helm").rglob("*")
+        if each.suffix in {".md", ".yaml", ".tpl", ".txt", ".json"}
+    ]
+    return [*docs, *chart, ROOT / "README.md", ROOT / "deploy" / "alerts.yaml"]
+
+
+def test_each_metric_that_users_are_told_of_is_there() -> None:
+    known = {row.name for row in own()} | OTHERS
+    seen, wrong = set[str](), []
+    for page in pages():
+        for found in NAME.findall(page.read_text(encoding="utf-8")):
+            seen.add(found)
+            name = re.sub(r"_(bucket|sum|count)$", "", found)
+            start = found.rstrip("…*")
+            if start == found and not {found, name} & known:
+                wrong.append(f"{page.relative_to(ROOT)}: {found}")
+            if start != found and not any(each.startswith(start) for each in known):
+                wrong.append(f"{page.relative_to(ROOT)}: {found}")
+    assert not wrong, "no agent shows these"
+    assert {"floe_produce_buffered_bytes", "floe_append_seconds_bucket", "floe_process_up"} <= seen

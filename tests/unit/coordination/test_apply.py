@@ -44,6 +44,7 @@ from coordination.state import (
 )
 from coordination.state.cluster import TRIM_LAG_MAX, trim_bound
 from coordination.state.data import FEATURE_LEVEL_MAX as LEVEL_MAX
+from coordination.state.tables import namespace_digest
 from tests.unit.coordination.kit import A, B, Script, chunk
 
 
@@ -90,6 +91,28 @@ def test_table_pointers_move_by_compare_and_swap(script: Script) -> None:
     assert isinstance(commit(B, "m2", "m3"), Done), "another engine may commit"
     table = script.state.tables["floe", "t"]
     assert (table.metadata_location, table.topic, table.next_offsets) == ("m3", "t", (5, 3))
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_properties_are_replaced_where_they_are_those_that_were_changed(level: int) -> None:
+    """From level 2 on: an older agent does not know the field, and says nothing against it either."""
+    script = Script()
+    script.register(A, level=level)
+    first = config_entries({"a": "1", "b": "2"})
+    assert script.one(A, PutNamespace(name="n", properties=first)) == Done()
+    seen = namespace_digest({"b": "2", "a": "1"})
+    change = PutNamespace(name="n", properties=config_entries({"a": "3"}), expected=seen)
+    assert script.one(A, change) == Done()
+    late = PutNamespace(name="n", properties=config_entries({"b": "4"}), expected=seen)
+    gone = PutNamespace(name="m", expected=seen)
+    if level == 1:
+        assert (script.one(A, late), script.one(A, gone)) == (Done(), Done())
+        return
+    assert refused(script.one(A, late), Code.INVALID_UPDATE_VERSION)
+    assert refused(script.one(A, gone), Code.RESOURCE_NOT_FOUND)
+    assert script.state.namespaces == {"n": {"a": "3"}}
+    assert script.one(A, PutNamespace(name="n", expected=namespace_digest({"a": "3"}))) == Done()
+    assert script.one(A, PutNamespace(name="n", expected=namespace_digest({}))) == Done()
 
 
 def test_namespaces_and_renames(script: Script) -> None:

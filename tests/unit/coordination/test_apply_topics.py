@@ -13,9 +13,11 @@ from coordination.commands import (
     DeleteTopic,
     ForgetChunks,
     MoveLogStart,
+    Quarantine,
     config_entries,
 )
 from coordination.kafka_codes import Code
+from coordination.snapshot import canonical_digest
 from coordination.state import (
     Done,
     Refused,
@@ -219,3 +221,32 @@ def test_configs_change_all_or_none(script: Script) -> None:
     assert topic.configs == {"flush.ms": "3"}
     assert script.one(A, AlterClusterConfigs(changes=[change(name="retention.ms", value="8")])) == Done()
     assert script.state.cluster_configs == {"log.retention.ms": "8"}, "Kafka's name for the default"
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_quarantine_that_cannot_be_made_is_refused_with_what_asks_for_it(
+    script: Script, *, new: bool
+) -> None:
+    """The cluster's defaults may contradict each other; a topic with configs of its own is none the worse."""
+    change = AlterTopicConfigs.Change
+    lags = (("log.cleaner.min.compaction.lag.ms", "9"), ("log.cleaner.max.compaction.lag.ms", "8"))
+    defaults = AlterClusterConfigs(changes=[change(name=name, value=value) for name, value in lags])
+    own = {"min.compaction.lag.ms": "0"}
+    made = Quarantine(topic_id=b"q" * 16, descriptor_set=b"d")
+    create = CreateTopic(name="t", topic_id=b"t" * 16, partitions=1, configs=config_entries(own))
+    assert script.one(A, defaults) == Done()
+    asked = AlterTopicConfigs(topic="t", changes=[change(name="floe.value.rules", value="quarantine")])
+    asked.quarantine.CopyFrom(made)
+    if new:
+        create.configs.extend(config_entries({"floe.value.rules": "quarantine"}))
+        create.quarantine.CopyFrom(made)
+    else:
+        assert isinstance(script.one(A, create), Done)
+    result = script.one(A, create if new else asked)
+    assert isinstance(result, Refused)
+    assert result.code is Code.INVALID_CONFIG
+    assert "topic 't.quarantine' cannot be made: conflict topic config setting" in result.message
+    state = script.state
+    assert {name: topic.configs for name, topic in state.topics.items()} == ({} if new else {"t": own})
+    assert (len(state.partitions), state.schemas, state.bound_revision) == (int(not new), {}, 0)
+    assert canonical_digest(script.replayed()) == canonical_digest(state)

@@ -343,25 +343,38 @@ async def test_a_piece_of_another_chain_under_its_name_is_gone_on_from(
     assert (await archives.restored()).hash == one.state.hash_at(found.last)
 
 
-async def test_what_is_damaged_is_passed_over_and_written_again(agents: Agents, archives: Archives) -> None:
+@pytest.mark.parametrize(
+    ("piece_bytes", "spoilt"),
+    [(1 << 20, 1), (400, 1), (400, 4), (1, 1), (1, 3)],
+    ids=["by time", "by size", "some by size", "of one entry", "some of one entry"],
+)
+async def test_what_is_damaged_is_passed_over_and_written_again(
+    agents: Agents, archives: Archives, piece_bytes: int, spoilt: int
+) -> None:
+    """A piece that is cut by its size would be cut there again: then it is cut elsewhere."""
     one = await agents.start("one")
-    two = await agents.start("two")
-    job = archives.of("one", one)
-    for name in ("a", "b", "c"):
-        await one.propose(topic(name))
-        await job._look()
+    options = ArchiveOptions(seconds=0.0, piece_bytes=piece_bytes)
+    for number in range(32):
+        await one.propose(topic(f"t{number}"))
+    await archives.of("one", one, options)._look()
     pieces = await listed(agents.store, FOLDER)
-    key = piece_key(pieces[-1].id)
-    spoilt = bytearray(await agents.store.get(key))
-    spoilt[-1] ^= 1
-    await agents.store.put(key, [spoilt])
-    await died(agents, one, two)
-    successor = archives.of("two", two)
-    await successor._look()
-    found = await archives.survey()
-    assert [piece_key(each.id) for each, _ in found.damaged] == [key]
-    assert (found.missing, len(found.lines)) == ([], 1)
-    assert (await archives.restored()).hash == two.state.hash_at(found.last)
+    if piece_bytes == 400:  # what came last was not enough for a whole one
+        await agents.store.delete([piece_key(pieces.pop().id)])
+    keys = [piece_key(each.id) for each in pieces[-spoilt:]]
+    for key in keys:
+        content = bytearray(await agents.store.get(key))
+        content[-1] ^= 1
+        await agents.store.put(key, [content])
+    for later in ("u", "v"):  # the second successor knows nothing of the first
+        successor = archives.of("one", one, options)
+        await successor._look()
+        await one.propose(topic(later))
+        await successor._look()
+        found = await archives.survey()
+        assert [piece_key(each.id) for each, _ in found.damaged] == keys
+        assert (found.missing, len(found.lines), successor.counts.failures) == ([], 1, 0)
+        assert (await archives.restored()).hash == one.state.hash_at(found.last)
+        assert successor.lag_revisions == 0
 
 
 async def test_a_piece_that_is_missing_in_the_middle_is_named(agents: Agents, archives: Archives) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import SimpleNamespace
+from typing import Any
 
+import grpc
 import pytest
 
 from coordination.backoff import Backoff
 from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import ManualClock
+from coordination.etcd.errors import EtcdError
+from coordination.etcd.log import EtcdChain
 from coordination.log import Fenced, Full, LogRegressed, Unavailable
+from coordination.sqlite_log import SqliteChain
 
 OURS, THEIRS = 1, 2
 LOST = AttemptFailed("no answer", ambiguous=True)
@@ -151,3 +157,45 @@ async def test_no_room_and_a_key_that_is_gone_tell_nobody_whether_it_was_written
         await chain.append(b"a")
     assert fenced.value.maybe_appended
     assert chain.abandoned
+
+
+def _of_etcd(renew: Any, ttl_s: float) -> EtcdChain:
+    client = SimpleNamespace(lease_keep_alive=renew)
+    log: Any = SimpleNamespace(clock=ManualClock(), client=client)
+    return EtcdChain(log, 7, OURS, 10, b"", ttl_s)
+
+
+def _of_sqlite(renew: Any, ttl_s: float) -> SqliteChain:
+    log: Any = SimpleNamespace(renew=renew)
+    return SqliteChain(log, 7, OURS, 10, ttl_s, Backoff(ManualClock()))
+
+
+GONE_FOR_NOW = EtcdError("no answer", code=grpc.StatusCode.DEADLINE_EXCEEDED, ambiguous=True)
+
+
+@pytest.mark.parametrize(("chain", "fails"), [(_of_etcd, GONE_FOR_NOW), (_of_sqlite, LOST)])
+@pytest.mark.parametrize(("ttl_s", "again_s"), [(30.0, 0.5), (0.75, 0.25)])
+async def test_a_renewal_that_failed_is_tried_again_before_the_lease_ends(
+    monkeypatch: pytest.MonkeyPatch, chain: Any, fails: Exception, ttl_s: float, again_s: float
+) -> None:
+    """The log may be back long before a third of the lease has passed once more."""
+    pauses: list[float] = []
+    answers: deque[Exception | int] = deque([fails, fails, 10, fails, 10, 0])
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    async def renew(*_: object) -> int:
+        answer = answers.popleft()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    made = chain(renew, ttl_s)
+    await asyncio.wait([made._renewal])
+    assert (made._renewal.exception(), len(answers)) == (None, 0)
+    usual_s = ttl_s / 3
+    assert pauses == [usual_s, again_s, again_s, usual_s, again_s, usual_s]

@@ -14,6 +14,7 @@ from coordination.archive import shelf
 from coordination.archive.keeper import ArchiveOptions, LogArchive
 from coordination.clock import SystemClock
 from coordination.commands import (
+    AllocateProducerIds,
     CommitOffsets,
     EndTransaction,
     FenceIncarnation,
@@ -32,6 +33,7 @@ from coordination.restore.run import RestoreOptions, restore
 from coordination.restore.source import CannotRestore
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state import Done, Refused, State
+from coordination.state.restored import PRODUCER_IDS_PASSED
 from deploy.services import Etcd
 from objectstore import fingerprint
 from objectstore.adapters.memory import MemoryStore
@@ -179,6 +181,35 @@ async def test_a_producer_that_changed_agents_keeps_its_order(lost: Lost, target
     assert (report.found, report.in_doubt) == (3, 0)
     replica = await started(lost, target)
     assert await values(lost, replica.state) == ["first", "second", "third"]
+    await replica.stop()
+
+
+async def test_ids_of_producers_go_on_behind_what_was_given_and_not_what_a_client_made_up(
+    lost: Lost, target: Target
+) -> None:
+    """One batch with the highest id there is would leave none to give, for good."""
+    await lost.archive()
+    given = lost.script.state.next_producer_id + 5_000
+    await lost.commit(A, Sent(0, ["given"], (given, 0, 0)), Sent(1, ["made up"], ((1 << 63) - 1, 0, 0)))
+    report = await restored(lost, target)
+    assert report.found == 2
+    replica = await started(lost, target)
+    assert await replica.propose(AllocateProducerIds(count=1_000)) == Done(given + 1 + PRODUCER_IDS_PASSED)
+    await replica.stop()
+
+
+async def test_a_name_of_a_revision_that_no_log_comes_to_does_not_say_where_the_new_one_begins(
+    lost: Lost, target: Target
+) -> None:
+    await lost.commit(A, Sent(0, ["a"]))
+    await lost.archive()
+    junk = f"snapshots/{'f' * 16}-{1:016x}.snap"
+    await lost.store.put(junk, [b"junk"])
+    report = await restored(lost, target)
+    assert [key for key, _ in report.damaged] == [junk]
+    assert report.base < 1 << 34
+    replica = await started(lost, target)
+    assert await values(lost, replica.state) == ["a"]
     await replica.stop()
 
 

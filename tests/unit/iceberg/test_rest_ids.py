@@ -13,6 +13,7 @@ from iceberg.rest_errors import CatalogError
 
 TEXT = {"id": 1, "name": "a", "type": "string", "required": False}
 OTHER = {"id": 2, "name": "b", "type": "long", "required": False}
+NOW_MS = 1_800_000_000_000
 LATER = {"id": 2, "name": "c", "type": "string", "required": False}
 
 
@@ -26,13 +27,13 @@ def table() -> dict[str, Any]:
         {"name": "t", "schema": fields(TEXT, OTHER), "location": None, "stage-create": False}
         | {"partition-spec": None, "write-order": None}
     )
-    return rest_commit.create(request, "file:///t")
+    return rest_commit.create(request, "file:///t", NOW_MS)
 
 
 def after(base: dict[str, Any], *updates: dict[str, Any], **required: Any) -> dict[str, Any]:
     requirements = [{"type": kind.replace("_", "-"), **value} for kind, value in required.items()]
     request = rest_commit.parse_commit({"requirements": requirements, "updates": list(updates)})
-    return rest_commit.apply(request, base, "file:///t/metadata/1.json")
+    return rest_commit.apply(request, base, "file:///t/metadata/1.json", NOW_MS)
 
 
 def order(number: int, *sources: int) -> dict[str, Any]:

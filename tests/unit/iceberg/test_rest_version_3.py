@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordination.clock import SystemClock
 from iceberg import rest_commit
 from iceberg.rest_errors import CatalogError
 from tests.unit.iceberg import rig as rigs
@@ -15,6 +16,7 @@ from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig
 
 TABLES = "/v1/namespaces/own/tables"
+CLOCK = SystemClock()
 V3 = {"format-version": "3"}
 SCHEMA: dict[str, Any] = {
     "type": "struct",
@@ -51,7 +53,7 @@ async def commit(rig: Rig, *updates: dict[str, Any]) -> tuple[int, Any]:
 
 def snapshot(number: int, parent: int | None = None, **told: int) -> dict[str, Any]:
     """A snapshot to add, its sequence number its own."""
-    content = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": 4_102_444_800_000 + number}
+    content = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": CLOCK.now_ms()}
     content |= {"manifest-list": "s3://b/l.avro", "summary": {"operation": "append"}, "schema-id": 0}
     content |= {} if parent is None else {"parent-snapshot-id": parent}
     content |= {name.replace("_", "-"): value for name, value in told.items()}
@@ -120,7 +122,7 @@ async def test_what_the_catalog_would_lose_of_a_table_is_refused(rig: Rig) -> No
     made = await create(rig, **V3)
     request = rest_commit.parse_commit({"requirements": [], "updates": [UPGRADE]})
     with pytest.raises(CatalogError, match="has encryption keys"):
-        rest_commit.apply(request, {**made, "encryption-keys": [{"key-id": "k"}]}, "file:///x")
+        rest_commit.apply(request, {**made, "encryption-keys": [{"key-id": "k"}]}, "file:///x", 0)
 
 
 async def test_a_topics_table_goes_with_its_config(rig: Rig) -> None:

@@ -1,5 +1,7 @@
 """Tables of topics whose subjects are of AVRO: rows by the version that they name, columns by their names."""
 
+import asyncio
+import contextlib
 import io
 import json
 from collections.abc import AsyncIterator
@@ -13,6 +15,7 @@ import pytest
 from iceberg.committer import Committer
 from iceberg.writers import ProcessWriter
 from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.test_tables_bindings import values
 from tests.unit.iceberg.test_tables_followed import ONE as PROTOBUF
@@ -134,6 +137,61 @@ async def test_an_alias_is_a_rename(rig: Rig, team: Team) -> None:
     assert await types(rig) == {"id": "long", "cost": "long", "price": "long"}
     assert (await ids(rig)).items() > after.items()
     assert await values(rig) == [*wanted, {"id": 4, "cost": 8, "price": 9}]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("aliases", [[], ["price"]])
+@pytest.mark.parametrize("first", ["price", "cost"])
+async def test_a_new_field_of_a_former_name_is_another_one_wherever_it_stands(
+    rig: Rig, team: Team, first: str, aliases: list[str], nested: bool
+) -> None:
+    """Before the renamed field it took that one's column, with the values of all older rows."""
+
+    def schema(*fields: Any) -> dict[str, Any]:
+        inner = order(ID, *fields)
+        return order(("in", {"type": "array", "items": inner}), name="shop.Box") if nested else inner
+
+    def record(**values: int) -> dict[str, Any]:
+        return {"in": [values]} if nested else values
+
+    await rig.create_topic(**VALIDATION)
+    both = [
+        {"name": "cost", "type": "int", "aliases": aliases},
+        {"name": "price", "type": "int", "default": 0},
+    ]
+    one = schema(PRICE)
+    two = schema({"name": "cost", "type": "int", "aliases": ["price"]})
+    three = schema(*sorted(both, key=lambda each: each["name"] != first))
+    for said, written in (
+        (one, {"id": 1, "price": 5}),
+        (two, {"id": 2, "cost": 6}),
+        (three, {"id": 3, "cost": 7, "price": 8}),
+        (two, {"id": 4, "cost": 9}),
+        (one, {"id": 5, "price": 10}),
+    ):
+        await rig.produce([team.framed(await team.register(said), record(**written))])
+        await rig.drain(rig.committer())
+    rows = [each["in"][0] if nested else each for each in await seen(rig)]
+    told = [{name: each for name, each in row.items() if not name.startswith("__")} for row in rows]
+    assert told == [
+        {"id": 1, "cost": 5, "price": None},
+        {"id": 2, "cost": 6, "price": None},
+        {"id": 3, "cost": 7, "price": 8},
+        {"id": 4, "cost": 9, "price": 0},
+        {"id": 5, "cost": 10, "price": None},
+    ]
+
+
+async def seen(rig: Rig) -> list[dict[str, Any]]:
+    """The values by offset, as a reader of the table has them now."""
+
+    def read(url: str) -> list[dict[str, Any]]:
+        with contextlib.closing(serving.client(url)) as catalog:
+            rows: list[dict[str, Any]] = catalog.load_table("floe.t").scan().to_arrow().to_pylist()
+        return sorted(rows, key=lambda row: row["kafka"]["offset"])
+
+    async with serving.served(serving.catalog_of(rig)) as url:
+        return [row["value"] for row in await asyncio.to_thread(read, url)]
 
 
 async def test_a_union_of_records_has_a_column_for_each(rig: Rig, team: Team) -> None:

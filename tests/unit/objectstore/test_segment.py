@@ -6,7 +6,18 @@ import pytest
 from crc32c import crc32c
 
 from objectstore import manifest as manifests
-from objectstore.batch import CorruptBatch, NewRecord, build, peek
+from objectstore import rebuilding
+from objectstore.batch import (
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    CorruptBatch,
+    NewRecord,
+    build,
+    patch,
+    peek,
+    seal,
+    with_append_time,
+)
 from objectstore.manifest import CorruptManifest, Manifest
 from objectstore.naming import (
     ChunkId,
@@ -102,6 +113,41 @@ def test_slices_may_be_added_in_pieces_of_any_number_of_batches() -> None:
     together = writer.finish()
     assert b"".join(together.parts) == b"".join(apart.parts)
     assert together.info == apart.info
+
+
+def test_a_first_time_is_one_that_a_record_has() -> None:
+    """A delete horizon, or what a producer's clock said where the agent's counts, is none."""
+    plain = build([NewRecord(at, b"key", b"v") for at in (1000, 1001)])
+    header = peek(plain)._replace(attributes=DELETE_HORIZON, base_timestamp=90_000)
+    for first in (
+        seal(header, plain[HEADER_BYTES:]),
+        with_append_time(build([NewRecord(7, b"k", b"v")]), 1001),
+    ):
+        writer = SegmentWriter(CLUSTER, NAME)
+        writer.add(memoryview(first))
+        writer.add(batch(2, timestamp=2000))
+        info = writer.finish().info
+        assert (info.first_timestamp_ms, info.begun_ms, info.max_timestamp_ms) == (1001, 1001, 2001)
+    assert info._replace(first_timestamp_ms=90_000).begun_ms == 2001, "as older versions told it"
+
+
+def test_what_older_versions_wrote_is_made_again() -> None:
+    """They told another first time, which must not keep a segment or a manifest from being had back."""
+    writer, batches = SegmentWriter(CLUSTER, NAME), bytearray(batch(0))
+    patch(batches, 0, 0)
+    writer.add(memoryview(batches))
+    parts, info = writer.finish()
+    older = info._replace(first_timestamp_ms=90_000)
+    assert rebuilding.segment_of_batches(CLUSTER, older, batches, (0, 2), dense=True) == b"".join(parts)
+    other = older._replace(records=5)
+    assert rebuilding.segment_of_batches(CLUSTER, other, batches, (0, 2), dense=True) is None
+    name, named = ManifestId(3, 7, 4), [entry(1, 0, 10, 50), entry(2, 10, 20, 90)]
+    before = [named[0], named[1]._replace(first_timestamp_ms=120)]
+    manifest = Manifest.empty(7, 0).appended(before, 20).with_first_dirty(10)
+    content = manifest.encode(name)
+    made = rebuilding.manifest(name, named, 0, manifest.summary(), len(content))
+    assert made == content
+    assert rebuilding.manifest(name, named[:1], 0, manifest.summary(), len(content)) is None
 
 
 def test_offsets_must_rise_and_batches_be_whole() -> None:

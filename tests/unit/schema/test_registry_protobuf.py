@@ -239,6 +239,14 @@ def test_a_descriptor_that_is_none_is_refused(change: str) -> None:
         parse(base64.b64encode(file.SerializeToString()).decode(), {})
 
 
+@pytest.mark.parametrize(
+    "form", [b'{"type":"record","name":"R","fields":[]}', b'"int"', b'{"type":"object"}']
+)
+def test_a_schema_of_another_type_is_no_import(form: bytes) -> None:
+    with pytest.raises(InvalidSchema, match=r"a\.proto is referred to, and is no PROTOBUF schema"):
+        parse('syntax = "proto3"; message M { int32 a = 1; }', {"a.proto": form})
+
+
 def test_imports_are_bounded() -> None:
     with pytest.raises(InvalidSchema, match="the limit is"):
         parse("", {f"{number}.proto": b"" for number in range(IMPORTS_MAX + 1)})

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 from coordination.state.data import StateData
 from coordination.state.tables import topic_id_of
-from coordination.state.types import Partition, Topic
+from coordination.state.types import Merged, Partition, Topic
 from coordination.topic_configs import compacts, effective, effective_int
 from iceberg.head import enabled, place
 
 CLAIM = "compaction"  # with a partition's handle behind it
+TIMESTAMP_MS_MAX = (1 << 63) - 1  # a record's is an int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Rules:
     lag_ms_min: int
     lag_ms_max: int
     delete_retention_ms: int
+
+    def newest_ms(self, now_ms: int) -> int:
+        """Records later than this are too young. Without a lag none is, as in Kafka, whatever its time."""
+        return now_ms - self.lag_ms_min if self.lag_ms_min else TIMESTAMP_MS_MAX
 
     @classmethod
     def of(cls, topic: Mapping[str, str], cluster: Mapping[str, str], dirty_bytes_min: int) -> Rules:
@@ -80,20 +85,22 @@ def claim_of(handle: int) -> str:
 
 def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | None:
     """Whether the partition is due; offsets from `limit` on do not count."""
-    tail_bytes, tail_ms = _cleanable_tail(partition, limit, now_ms - rules.lag_ms_min)
+    newest_ms = rules.newest_ms(now_ms)
+    tail_bytes, tail_ms = _cleanable_tail(partition, limit, newest_ms)
     merged, clean_bytes = partition.merged, 0
-    dirty_bytes, oldest_ms = tail_bytes, tail_ms
+    dirty_bytes, oldest_ms = tail_bytes, [tail_ms]
     if merged is not None:
         clean_bytes = merged.clean_bytes
         if merged.first_dirty_offset < merged.end_offset and merged.size_bytes > clean_bytes:
-            if now_ms - merged.first_dirty_ms < rules.lag_ms_min or merged.first_dirty_offset >= limit:
+            first_ms = _first_dirty_ms(merged)
+            if first_ms > newest_ms or merged.first_dirty_offset >= limit:
                 return None
             dirty_bytes += merged.size_bytes - clean_bytes
-            oldest_ms = merged.first_dirty_ms
+            oldest_ms.append(first_ms)
     if not dirty_bytes:
         return None
     ratio = dirty_bytes / (dirty_bytes + clean_bytes)
-    overdue = oldest_ms >= 0 and now_ms - oldest_ms > rules.lag_ms_max
+    overdue = any(0 <= each < now_ms - rules.lag_ms_max for each in oldest_ms)
     if overdue or (ratio > rules.dirty_ratio_min and dirty_bytes >= rules.dirty_bytes_min):
         return Due(overdue, ratio, partition.handle)
     return None
@@ -114,13 +121,18 @@ def all_due(
         yield due(partition, rules, limit_of(state, partition, tables=tables), now_ms)
 
 
+def _first_dirty_ms(merged: Merged) -> int:
+    """Segments of older versions may tell a delete horizon (SegmentInfo.begun_ms)."""
+    return min(merged.first_dirty_ms, merged.max_timestamp_ms)
+
+
 def _cleanable_tail(partition: Partition, limit: int, newest_ms: int) -> tuple[int, int]:
-    """Bytes of the tail's rows that may be compacted, and the first row's timestamp (-1: none)."""
+    """Bytes of the tail's rows that may be compacted, and the oldest of their timestamps (-1: none)."""
     size, oldest_ms = 0, -1
     for end, length, stamp in partition.slices.pieces():
         if end > limit or stamp > newest_ms:
             break
-        if not size:
+        if 0 <= stamp < oldest_ms or oldest_ms < 0:
             oldest_ms = stamp
         size += length
     return size, oldest_ms

@@ -21,6 +21,7 @@ from agent.background.rewriting.compaction.sources import READ_BYTES, Bounds, So
 from agent.background.rewriting.compaction.worker import Begin, Worker
 from agent.background.rewriting.decisions import Decisions
 from agent.background.rewriting.salvage import Salvage
+from agent.background.rewriting.spans import Span, parted
 from agent.background.rewriting.swap import OUTRUN, Swap, Swapping, SwapRefused
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
@@ -125,7 +126,8 @@ class PartitionCompaction:
         self._salvage = Salvage(parts.ranges, parts.replica.barrier, passed)
         limit = limit_of(parts.replica.state, partition, tables=parts.tables)
         limit = min(limit, passed.alone_from(0))
-        self._bounds = Bounds(limit, now_ms - rules.lag_ms_min)
+        self._bounds = Bounds(limit, rules.newest_ms(now_ms))
+        self._span = Span.of(partition.topic.configs, parts.replica.state.cluster_configs)
         aborted = tuple(partition.aborted(partition.slices.first_offset, limit))
         self._begin = Begin(BatchRules(now_ms, rules.delete_retention_ms), keys_max, aborted)
 
@@ -228,7 +230,11 @@ class PartitionCompaction:
                 await writing.close()
                 run = None
                 continue
+            if run is not None and not self._span.takes(info.begun_ms, info.max_timestamp_ms):
+                await writing.close()
+                run = None
             if run is None:
+                self._span.begin(info.begun_ms)
                 run = Run(info.base_offset)
                 writing.put = run.put
                 edit.runs.append(run)
@@ -246,9 +252,10 @@ class PartitionCompaction:
             assert isinstance(taken[-1].chunk, ChunkId | MarkerId), "a row of the tail lies in a chunk"
             edit.tail = TailRun(taken[0].base_offset, taken[-1].end_offset, taken[-1].chunk)
             writing.put = edit.tail.put
-            for group in groups(taken, self._group_bytes):
-                await writing.add((await self._parts.worker.clean(await self._read(group)))[0])
-            await writing.close()
+            for part in parted(taken, self._span):
+                for group in groups(part, self._group_bytes):
+                    await writing.add((await self._parts.worker.clean(await self._read(group)))[0])
+                await writing.close()
 
     @property
     def _group_bytes(self) -> int:

@@ -27,7 +27,7 @@ from coordination.helper import HelperDied
 from coordination.jobs import STORE_FAILURES_MAX, Job
 from coordination.log import LogError
 from coordination.state import ClaimHolder
-from coordination.state.members import runs_jobs
+from coordination.state.members import job_runners, runs_jobs
 from coordination.state.types import Done
 from coordination.steps import steps
 from objectstore.merged import DamagedIndex
@@ -142,8 +142,7 @@ class Merging(Job):
 
     def _chosen(self, number: int) -> int:
         """The node that goes first for a range."""
-        state = self.replica.state
-        willing = [each.node_id for each in state.brokers.values() if runs_jobs(state, each.incarnation)]
+        willing = [each.node_id for each in job_runners(self.replica.state)]
         return rendezvous(mix(number + 1), seeds(willing))
 
     def _my_turn(self, number: int) -> bool:
@@ -181,14 +180,14 @@ class Merging(Job):
                     self._note(outcome)
                     self._merged([work for work in works if work.partition.handle not in outcome.failed])
                     bad += self._refused(outcome)
-                    good += len(outcome.failed) < len(works)
+                    good, away = good + (len(outcome.failed) < len(works)), 0
             except LogError:
                 raise
             except Unreadable as error:  # the next look goes around it
                 self._spare(error)
+                away = 0
             except Exception as error:  # whatever it is, other partitions have nothing to do with it
-                self._tell(handles, error)
-                away += isinstance(error, StoreError) and not isinstance(error, OF_ONE)
+                away = self._failed(handles, error, away)
                 if away == STORE_FAILURES_MAX:
                     bad += 1
                     break
@@ -196,6 +195,12 @@ class Merging(Job):
         if bad and not good:
             self._resting[number] = asyncio.get_running_loop().time() + PUT_OFF_S
             await self._release(number)
+
+    def _failed(self, handles: Sequence[int], error: Exception, away: int) -> int:
+        """Tell it. How many in a row the store begins to fail for (coordination/jobs.py); `away`: before."""
+        known = all(_item_name(handle) in self.failures for handle in handles)
+        self._tell(handles, error)
+        return away + (not known) if isinstance(error, StoreError) and not isinstance(error, OF_ONE) else 0
 
     def _refused(self, outcome: Outcome) -> int:
         """Tell and put off what the log would refuse at the next look as well. How many."""

@@ -48,7 +48,7 @@ from objectstore.naming import (
 )
 from objectstore.ranges import Span, coalesce
 from objectstore.reader import ChunkMissing, ChunkReader, CorruptSlice
-from objectstore.store import NotFound, ObjectStore, StoreError
+from objectstore.store import Denied, NotFound, ObjectStore, Retryable, StoreError
 
 _log = logger("merging")
 
@@ -295,9 +295,37 @@ async def _read_span(
             data = await parts.store.get_range(object_key(named), span.start, span.length)
         except NotFound:
             raise Unreadable(str(ChunkMissing(named)), pieces, gone=True) from None
+        except (Denied, Retryable) as error:
+            raise await _withheld(parts.store, named, span, pieces, error) from error
         view = memoryview(data)
         cuts = [view[ref.position - span.start :][: ref.length] for _, ref in pieces]
         await parts.worker.add(pieces, cuts)
+
+
+async def _withheld(
+    store: ObjectStore,
+    named: ChunkId | SegmentId,
+    span: Span,
+    pieces: Sequence[tuple[int, SliceRef]],
+    first: StoreError,
+) -> Unreadable:
+    """What of a span is cut off, or all of it where this object is refused and its metadata is not.
+
+    Raises `first` where the store fails as it may for any object.
+    """
+    key = object_key(named)
+    try:
+        size = (await store.head(key)).size
+    except NotFound:
+        return Unreadable(str(ChunkMissing(named)), pieces, gone=True)
+    except StoreError:
+        raise first from None
+    if isinstance(first, Denied):  # moved to an archive class, say: whose keys are wrong is refused both
+        return Unreadable(str(first), pieces)
+    if size >= span.start + span.length:
+        raise first
+    beyond = [(handle, ref) for handle, ref in pieces if ref.position + ref.length > size]
+    return Unreadable(f"{key}: it ends at byte {size}; the read: {first}", beyond)
 
 
 async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from agent.background.rewriting.spans import span_ms
 from coordination.state.data import HANDLE_RANGE
 from coordination.state.segments import RELEASED_MAX
-from coordination.state.types import Partition, Topic
-from coordination.topic_configs import effective_int
+from coordination.state.types import Partition
 from objectstore.manifest import Manifest
 from objectstore.naming import ChunkId, MarkerId, SegmentId, SliceRef
 from objectstore.segment import SegmentInfo
@@ -155,7 +155,7 @@ def plan(
         bare = Manifest.empty(partition.handle, min(manifest.end_offset, partition.held_start))
         manifest = bare.with_first_dirty(manifest.first_dirty_offset)
     newest_ms = max(ref.max_timestamp_ms for ref in taken.refs)
-    spread_ms = span_ms(partition.topic, cluster_configs)
+    spread_ms = span_ms(partition.topic.configs, cluster_configs)
     absorbed = len(manifest)
     if not alone:
         absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms, spared)
@@ -197,7 +197,7 @@ def absorbed_from(
     while first:
         info = manifest[first - 1]
         size = info.record_bytes
-        old = span_ms_max >= 0 and newest_ms - info.first_timestamp_ms > span_ms_max
+        old = span_ms_max >= 0 and newest_ms - info.begun_ms > span_ms_max
         old = old or info.segment in spared or len(manifest) - first == RELEASED_MAX
         if old or total + size > bytes_max or info.end_offset <= manifest.first_dirty_offset:
             break
@@ -214,12 +214,3 @@ def absorbed_from(
 def _level(size: int) -> int:
     """Level by size: 0 below FAN_IN bytes, one more for each factor FAN_IN."""
     return max(0, size.bit_length() - 1) // (FAN_IN.bit_length() - 1)
-
-
-def span_ms(topic: Topic, cluster_configs: dict[str, str]) -> int:
-    """How far apart in time the records of one segment may be: segment.ms, or a quarter of retention.ms."""
-    limits = [effective_int("segment.ms", topic.configs, cluster_configs)]
-    retention = effective_int("retention.ms", topic.configs, cluster_configs)
-    if retention >= 0:
-        limits.append(retention // 4)
-    return min(limits)

@@ -17,7 +17,7 @@ from agent.http.parts import Parts
 from coordination.commands import UndeleteTopic, command
 from coordination.kafka_codes import Code
 from coordination.state.types import DeletedTopic, Refused
-from coordination.state.undeleting import refusal
+from coordination.state.undeleting import ids_refusal, refusal
 
 
 class TopicUndelete:
@@ -78,8 +78,10 @@ async def _do(parts: Parts, one: DeletedTopic, name: str, *, rehearse: bool) -> 
     except Problem as problem:
         told = f"{problem.message}: {problem.remedy}"
         return [Refusal("", Code.CLUSTER_AUTHORIZATION_FAILED, told)]
-    refused = refusal(parts.replica.state, one, name)
-    if not rehearse:
+    state = parts.replica.state
+    misread = ids_refusal(state, one)
+    refused = misread or refusal(state, one, name)
+    if misread is None and not rehearse:
         result = await submit(parts, command(UndeleteTopic(topic_id=one.topic.topic_id, name=name)))
         refused = result if isinstance(result, Refused) else None
     return [] if refused is None else [Refusal("", refused.code, refused.message)]

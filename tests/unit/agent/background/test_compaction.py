@@ -311,6 +311,31 @@ async def test_segments_of_which_all_stays_are_kept_as_they_are(
     assert [row.offset for row in await read(agent, "c")] == [0, 1, 2, 3, 4, 5, 6, 8]
 
 
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(("policy", "segments"), [("compact", 1), ("compact,delete", 3)])
+async def test_what_retention_takes_later_is_not_joined_with_what_goes_sooner(
+    agent: Agent, memory_store: MemoryStore, policy: str, segments: int, *, merged: bool
+) -> None:
+    """Else a segment of all ages goes with its newest record, which may be never."""
+    await create(agent, topic("c", cleanup_policy=policy, retention_ms=str(8 * DAY)))
+    hours = [0, 24, 12, 49, 0, 100, 100]  # two days are the span; what comes late goes no sooner
+    for place, at in enumerate(hours):
+        raw = build([NewRecord(NOW - 10 * DAY + at * DAY // 24, b"%d" % place, b"v")])
+        assert (await send(agent, "c", raw)).error_code == 0
+        if merged:
+            await merge_rows(agent, memory_store, 1, name="c")
+    done = await compact(agent, memory_store, "c")
+    assert done is not None
+    assert done.swapped
+    found = partition_of(agent, "c").merged
+    assert found is not None
+    assert found.segments == segments
+    assert [row.offset for row in await read(agent, "c")] == [*range(7)]
+    manifest = await agent.services.merged.manifest(found.manifest)
+    if segments > 1:
+        assert [manifest[n].base_offset for n in range(3)] == [0, 3, 5]
+
+
 @pytest.mark.parametrize("start_at", range(10))
 async def test_a_fetch_at_a_removed_offset_gets_the_next_record(
     agent: Agent, memory_store: MemoryStore, start_at: int

@@ -44,11 +44,19 @@ def write(script: Script, *stamps: int) -> Partition:
     return partition
 
 
-def merge(script: Script, end: int, first_dirty: int, clean_bytes: int, first_dirty_ms: int = OLD) -> None:
+def merge(
+    script: Script,
+    end: int,
+    first_dirty: int,
+    clean_bytes: int,
+    first_dirty_ms: int = OLD,
+    newest_ms: int = 0,
+) -> None:
     """Make the rows up to `end` a merged range of 100 bytes per 10 offsets."""
     merged = MergedRange(
         start_offset=0, end_offset=end, size_bytes=end * 10, segments=2, first_end_offset=10,
         first_dirty_offset=first_dirty, clean_bytes=clean_bytes, first_dirty_ms=first_dirty_ms,
+        max_timestamp_ms=newest_ms or first_dirty_ms,
     )  # fmt: skip
     message = SwapSegments(partition=0, number=7, merged=merged)
     message.last_chunk.incarnation, message.last_chunk.number = ChunkId(A, end // 10)
@@ -102,6 +110,33 @@ def test_what_is_too_young_does_not_count(script: Script) -> None:
     assert due(partition, Rules(0, 201, 10, EVER, 0), EVER, NOW) is None, "200 bytes before the young row"
     merge(script, 40, 0, 0, first_dirty_ms=NOW - 5)
     assert due(partition, Rules(0, 1, 10, EVER, 0), EVER, NOW) is None
+
+
+def test_without_a_lag_no_record_is_too_young(script: Script) -> None:
+    """One whose producer's clock was ahead would end compaction of its partition, where Kafka's goes on."""
+    ahead = NOW * 1000
+    partition = write(script, ahead, OLD)
+    assert due(partition, PLAIN, EVER, NOW) is not None
+    assert due(partition, Rules(0.5, 150, 1, EVER, 0), EVER, NOW) is None, (
+        "with a lag it waits, as Kafka's does"
+    )
+    found = due(partition, Rules(0.5, 10_000, 0, 999, 0), EVER, NOW)
+    assert found is not None, "the record behind it is overdue"
+    assert found.overdue
+    merge(script, 20, 0, 0, first_dirty_ms=ahead)
+    assert due(partition, PLAIN, EVER, NOW) is not None
+    write(script, OLD)
+    assert due(partition, Rules(0.5, 10_000, 0, 999, 0), EVER, NOW) is not None
+
+
+def test_a_delete_horizon_is_no_records_time(script: Script) -> None:
+    """Segments of older versions begin with one where their first batch has it: a day ahead."""
+    partition = write(script, OLD, OLD)
+    merge(script, 20, 10, 0, first_dirty_ms=NOW + 86_400_000, newest_ms=OLD)
+    assert due(partition, Rules(0.5, 100, 100, EVER, 0), EVER, NOW) is not None
+    found = due(partition, Rules(0.5, 10_000, 0, 999, 0), EVER, NOW)
+    assert found is not None
+    assert found.overdue
 
 
 def test_what_lies_behind_the_limit_does_not_count(script: Script) -> None:

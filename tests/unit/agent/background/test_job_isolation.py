@@ -277,10 +277,10 @@ async def test_other_transactions_end_though_one_cannot_be_looked_at(
     await job.step(held)
     over, sick = job._over, replica.state.transactions["b"]
 
-    def looked(each: Any, known: Any) -> Any:
+    def looked(each: Any, *more: Any) -> Any:
         if each is sick:
             raise AssertionError("nobody expected this")
-        return over(each, known)
+        return over(each, *more)
 
     def expirable(each: Any, _since_ms: int) -> bool:
         if each is sick:

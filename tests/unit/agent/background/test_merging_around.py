@@ -13,24 +13,37 @@ from agent.background.rewriting.merging import spared
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.spared import Spared, Unreadable
 from agent.background.rewriting.patience import PUT_OFF_S, PUT_OFF_S_MAX, is_told, patience_s
+from agent.net.wire.generated import produce as p
 from coordination.commands import MoveLogStart
+from coordination.jobs import STORE_FAILURES_MAX
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, SegmentId, SliceRef, chunk_key, manifest_key, segment_key
+from objectstore.store import Denied, ObjectMeta
 from tests.unit.agent.background.compaction_rig import NOW, compaction
 from tests.unit.agent.background.compaction_rig import At as ClockAt
 from tests.unit.agent.background.merging_rig import EAGER, job_of, parts_of
 from tests.unit.agent.background.test_compaction import put
+from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.admin_calls import create as create_topic
 from tests.unit.agent.kafka.admin_calls import topic
-from tests.unit.agent.kafka.damage_rig import chunk_at, fetch, filled, merged, partition, skip, spoil, values
-from tests.unit.agent.kafka.test_handlers_produce_fetch import produce
+from tests.unit.agent.kafka.damage_rig import (
+    BAD,
+    chunk_at,
+    fetch,
+    filled,
+    merged,
+    partition,
+    skip,
+    spoil,
+    values,
+)
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
 from tests.unit.agent.rig import Agent, batch
 
 AT_ONCE = replace(EAGER, segment_bytes=280, age_s=0.0)  # whatever there is, with the segments
-BAD = [pytest.param(how, id=how) for how in ("gone", "flipped")]
 
 
 def job(agent: Agent, store: MemoryStore, segment_bytes: int = AT_ONCE.segment_bytes) -> Merging:
@@ -260,3 +273,77 @@ def test_what_is_spared_is_spared_for_a_while(monkeypatch: pytest.MonkeyPatch) -
     for start in range(0, 60, 10):
         known.note(9, ref_of(start, chunk), 0.0)
     assert known.tail_until(9, 0.0) == 20, "the oldest are forgotten"
+
+
+async def in_one_chunk(agent: Agent, count: int) -> str:
+    """A record in each of the first partitions, side by side in one chunk; its key."""
+    data = [p.PartitionProduceData(index, memoryview(batch(b"together"))) for index in range(count)]
+    topic = p.TopicProduceData("t", partition_data=data)
+    await agent.call("Produce", p.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9)
+    (chunk,) = {chunk_at(agent, index, 0) for index in range(count)}
+    return chunk_key(chunk)
+
+
+def refuses(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, *keys: str, all_of_it: bool) -> None:
+    """Answer 403 for these objects' bytes, or for their metadata too."""
+    read, head = store.get_range, store.head
+
+    async def get_range(key: str, start: int, length: int) -> bytes:
+        if key in keys:
+            raise Denied(f"{key}: InvalidObjectState")
+        return await read(key, start, length)
+
+    async def told(key: str) -> ObjectMeta:
+        if all_of_it and key in keys:
+            raise Denied(f"{key}: AccessDenied")
+        return await head(key)
+
+    monkeypatch.setattr(store, "get_range", get_range)
+    monkeypatch.setattr(store, "head", told)
+
+
+@pytest.mark.parametrize("how", [*BAD, "refused"])
+async def test_a_chunk_of_many_partitions_that_cannot_be_read_holds_up_no_other(
+    start: StartAgent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Nor the partitions whose part of it lies before the cut."""
+    sick, all_of_them = 2 * STORE_FAILURES_MAX, 2 * STORE_FAILURES_MAX + 2
+    agent = await start("a", produce={"linger_ms": 200, "quiet_ms": 100})
+    await create(agent, partitions=all_of_them)
+    key = await in_one_chunk(agent, sick)
+    (second,) = partition(agent, 1).slices.oldest(1, 1)
+    for index in range(sick, all_of_them):
+        await produce(agent, batch(b"elsewhere"), index=index)
+    if how == "refused":
+        refuses(memory_store, monkeypatch, key, all_of_it=False)
+    else:
+        await spoil(memory_store, key, how, at=second.position + 70)
+    merging = job(agent, memory_store, 1 << 20)
+    for _ in range(3):
+        await merging._look()
+    hurt = {"flipped": [1], "cut": list(range(1, sick))}.get(how, list(range(sick)))
+    assert [len(partition(agent, index).slices) for index in range(all_of_them)] == [
+        int(index in hurt) for index in range(all_of_them)
+    ]
+    assert merging.failures.keys() == {f"partition {partition(agent, index).handle}" for index in hurt}
+
+
+async def test_partitions_that_the_store_failed_for_before_keep_no_others_waiting(
+    agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three are a sign that it is away; the same three, the next time, are none."""
+    count = STORE_FAILURES_MAX + 2
+    await create(agent, partitions=count)
+    for index in range(count):
+        await produce(agent, batch(b"one"), index=index)
+    sick = [chunk_key(chunk_at(agent, index, 0)) for index in range(STORE_FAILURES_MAX)]
+    refuses(memory_store, monkeypatch, *sick, all_of_it=True)
+    merging = job(agent, memory_store, 1 << 20)
+    for _ in range(2):  # all together, then one by one
+        await merging._look()
+    assert not any(partition(agent, index).merged for index in range(count))
+    merging._put_off.clear()
+    merging._resting.clear()
+    await merging._look()
+    merged_now = [partition(agent, index).merged is not None for index in range(count)]
+    assert merged_now == [False] * STORE_FAILURES_MAX + [True, True]

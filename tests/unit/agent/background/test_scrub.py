@@ -26,10 +26,11 @@ from objectstore.adapters.memory import MemoryStore
 from objectstore.chunk import HEADER_SIZE
 from objectstore.collect import Verdict
 from objectstore.fingerprint import decode
-from objectstore.naming import CHUNKS, FINGERPRINT_KEY
+from objectstore.naming import CHUNKS, FINGERPRINT_KEY, ChunkId, chunk_key
 from objectstore.open import open_store
 from objectstore.steady import Steady
 from objectstore.store import NotFound
+from objectstore.turns import at_once
 from tests.contract.test_store import s3_options
 from tests.unit.agent.background.scrub_rig import Cluster, chunk_of, cluster, trial, whole
 from tests.unit.agent.background.scrub_runs import damages, damages_of, many
@@ -368,3 +369,14 @@ async def test_what_is_no_object_of_ours_is_nobodys() -> None:
         assert await owners.of(odd) == ""
     with pytest.raises(NotFound):
         await MemoryStore().get("x")
+
+
+@pytest.mark.parametrize("authors", [1, 7, 3_000])
+def test_the_chunks_of_a_large_state_hold_the_event_loop_for_a_few_at_a_time(authors: int) -> None:
+    random = Random(SEED)
+    names = [random.getrandbits(64) for _ in range(authors)]
+    chunks = [ChunkId(names[number % authors], number) for number in range(10 * walks.TURN)]
+    known = sorted(map(chunk_key, chunks))
+    for after in ("", known[1_000]):
+        assert at_once(walks.behind(chunks, after)) == [name for name in known if name > after]
+        assert sum(1 for _ in walks.behind(chunks, after)) >= 2 * len(chunks) // walks.TURN

@@ -47,7 +47,10 @@ def test_lag_is_seen_in_one_look(dev: Dev, lagging: str) -> None:
 
 @pytest.mark.parametrize(
     ("to", "position"),
-    [("earliest", 0), ("latest", 10), ("7", 7), ("99", 10), ("2001-01-01T00:00:00+00:00", 0)],
+    [
+        *(("earliest", 0), ("latest", 10), ("7", 7), ("99", 10), ("2001-01-01T00:00:00+00:00", 0)),
+        ("1969-12-31T23:59:59.999+00:00", 0),  # as Kafka counts -1, which stands for the end there
+    ],
 )
 def test_positions_are_set(dev: Dev, lagging: str, to: str, position: int) -> None:
     asked = ("group", "reset", lagging, "--to", to, "--output", "json")
@@ -92,6 +95,7 @@ def test_what_makes_no_sense_is_told(dev: Dev, arguments: tuple[str, ...], statu
     assert (ended, told in line) == (status, True), line
 
 
-def test_a_time_that_is_none_is_told(dev: Dev, lagging: str) -> None:
-    status, line = dev.fails("group", "reset", lagging, "--to", "yesterday")
+@pytest.mark.parametrize("to", ["yesterday", "9" * 5_000])
+def test_a_time_that_is_none_is_told(dev: Dev, lagging: str, to: str) -> None:
+    status, line = dev.fails("group", "reset", lagging, "--to", to)
     assert (status, "neither earliest, latest, an offset, nor a time" in line) == (2, True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from agent.cli.holes import Walk
-from objectstore.batch import NewRecord, build, empty_batch, patch
+from objectstore.batch import NewRecord, build, empty_batch, patch, peek, seal
+from objectstore.compression import Compression
 from objectstore.markers import marker_batch
 from objectstore.naming import MarkerId
 from objectstore.offset_ranges import joined
@@ -69,6 +70,12 @@ def test_nothing_else_explains_a_gap() -> None:
     assert walked(data(0), data(3, 1, producer=7), marker(4, 7), aborted=((3, 7),)) == [(3, 5)], (
         "begun behind"
     )
+
+
+def test_a_batch_that_nobody_can_open_explains_nothing() -> None:
+    """What of its offsets has a record nobody can say: the audit goes on, and what lacks is a gap."""
+    closed = peek(data(1, 3))._replace(attributes=Compression.GZIP, record_count=2)
+    assert walked(data(0), seal(closed, b"no gzip"), marker(4, 7, committed=True)) == [(4, 5)]
 
 
 def test_what_was_set_aside_of_a_batch_is_no_gap() -> None:

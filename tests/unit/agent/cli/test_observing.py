@@ -211,3 +211,25 @@ def test_who_is_drained_is_told_of_as_odd_and_not_as_ill() -> None:
     (one,) = found(agent("a", brokers=drained, ready=False, reasons=reasons), agent("b", brokers=drained))
     assert (one.grade, one.where, one.what) == (Grade.ODD, "a", "is drained by root")
     assert "floe drain a --undo" in one.remedy
+
+
+def test_logs_that_are_called_alike_are_all_packed(dev: Dev, tmp_path: Path) -> None:
+    """Those of agents are: each has its own folder, its pod's or its machine's."""
+    files = [tmp_path / name for name in ("a/floe.log", "b/floe.log", "b/a/floe.log", "one.log")]
+    for each in files:
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.write_text(f"{each.relative_to(tmp_path)}\n")
+    given = [
+        word for each in (*files, files[0].parent / ".." / "a" / "floe.log") for word in ("--log", str(each))
+    ]
+    target = tmp_path / "bundle.zip"
+    dev.run("support-bundle", str(target), *given)
+    with zipfile.ZipFile(target) as archive:
+        logs = {name: archive.read(name).decode() for name in archive.namelist() if name.startswith("logs/")}
+    above = tmp_path.name
+    assert logs == {
+        f"logs/{above}/a/floe.log": "a/floe.log\n",
+        "logs/b/floe.log": "b/floe.log\n",
+        "logs/b/a/floe.log": "b/a/floe.log\n",
+        "logs/one.log": "one.log\n",
+    }

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from agent.cli.failures import Failure
+from agent.cli.failures import Failure, Status, told
+from agent.cli.restoring import run
 from agent.cli.restoring.cutting import Cut, Cutting
 from agent.cli.restoring.digest import Digest
 from agent.cli.restoring.point import Point, point_of
-from agent.cli.restoring.report import say
+from agent.cli.restoring.report import plain, say
 from agent.cli.restoring.run import Report, Restored, Restoring
-from agent.cli.restoring.source import Source
+from agent.cli.restoring.source import Part, Source
 from agent.cli.restoring.writing import Ranges
-from objectstore.batch import NewRecord, Record, build, peek, split
+from objectstore.batch import BatchHeader, CorruptBatch, NewRecord, Record, build, peek, seal, split
+from objectstore.compression import Compression
 from objectstore.markers import marker_batch
 from objectstore.naming import MarkerId
+from objectstore.store import StoreError
 
 FIRST, SECOND = 7, 8
 """Producers."""
@@ -94,6 +98,73 @@ def test_a_time_cuts_before_the_first_record_or_marker_that_is_later() -> None:
     assert kept(log, 0, 7, 199)[1] == [0, 1, 2], "its transaction was open then"
     assert kept(log, 0, 7, 200)[1] == [0, 1, 2, 3, 4, 6]
     assert kept(log, 0, 7, 99)[1] == []
+
+
+def garbage(offset: int, stamp_ms: int = 0) -> bytes:
+    """Three records under a good CRC that nobody can open, as an agent takes them."""
+    made = build([NewRecord(stamp_ms, None, b"v")] * 3, base_offset=offset, compression=Compression.GZIP)
+    return seal(peek(made), b"this is no gzip")
+
+
+async def written(monkeypatch: pytest.MonkeyPatch, log: Sequence[bytes], time_ms: int | None) -> Restored:
+    """What is found of a partition, in a dry run."""
+    view = memoryview(b"".join(log))
+
+    async def batches(
+        _: Source, __: int, start: int, end: int
+    ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
+        for at, size in split(view):
+            if start <= peek(view, at).base_offset < end:
+                yield peek(view, at), view[at : at + size]
+
+    monkeypatch.setattr(run, "batches", batches)
+    source = SOURCE._replace(parts=[Part(0, 0, 9)])
+
+    async def work(part: Part) -> Restored:
+        cut = await run._cut(source, part, None, Point(time_ms=time_ms), lambda _: None)
+        row = Restored(0, cut.start, cut.end, part.end, cut.left_out)
+        await run._written(source, cut, row, None, lambda _: None)
+        return row
+
+    (row,) = await run._each(source, work)
+    return row
+
+
+async def test_a_batch_that_nobody_can_open_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that a broken client compressed must not keep the rest of its topic from being had back."""
+    log = (data(0, 3), garbage(3), data(6, 3))
+    row = await written(monkeypatch, log, None)
+    assert (row.digest.count, row.closed, row.closed_more, row.cut) == (6, [(3, 6)], 0, 9)
+    row.found = row.digest
+    report = Report(SOURCE, [row], [])
+    say(AS, report)
+    assert "orders-0: 1 batches that nobody can open are left out: offsets 3-5\n" in capsys.readouterr().out
+    (part,) = cast("list[dict[str, object]]", plain(AS, report)["partitions"])
+    assert part["unreadable_batches_left_out"] == [{"from": 3, "to": 6}]
+    monkeypatch.setattr(run, "RANGES_MAX", 0)
+    assert (await written(monkeypatch, log, None)).closed_more == 1
+
+
+async def test_a_time_cuts_before_a_later_batch_that_nobody_can_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = (data(0, 3), garbage(3, stamp_ms=100), data(6, 3))
+    row = await written(monkeypatch, log, 50)
+    assert (row.cut, row.digest.count, row.closed) == (3, 3, [])
+
+
+async def test_what_several_partitions_end_by_is_told_once_and_by_itself() -> None:
+    """Not as a group of exceptions, of which nobody learns what was wrong."""
+
+    async def work(part: Part) -> None:
+        raise StoreError("the store is away" if part.partition else "the store is full")
+
+    with pytest.raises(Failure) as ended:
+        await run._each(SOURCE._replace(parts=[Part(n, 0, 9) for n in range(3)]), work)
+    found = str(ended.value), ended.value.status
+    assert found == ("StoreError: the store is full; StoreError: the store is away", Status.UNREACHABLE)
+    deep = ExceptionGroup("unhandled", [ExceptionGroup("unhandled", [CorruptBatch("records: no gzip")])])
+    assert str(told(deep)) == "CorruptBatch: records: no gzip"
 
 
 def test_more_transactions_than_are_held_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,11 +247,18 @@ SAID = Path(__file__).with_name("restored_topic.txt")
 def test_what_people_are_told(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> None:
     rows = [_row(0, (0, 1, 2), (0, 1, 2)), _row(1, (4, 7), (4, 7), start=4)]
     say(AS, Report(SOURCE, rows, ["floe.table.name"]))
-    told = capsys.readouterr().out
+    said = capsys.readouterr().out
     if request.config.getoption("--rewrite-golden"):
-        SAID.write_text(told)
-    assert told == SAID.read_text()
+        SAID.write_text(said)
+    assert said == SAID.read_text()
     say(AS, Report(SOURCE, [_row(0, (0, 1), (0,))], None))
-    told = capsys.readouterr().out
-    assert "NOT EQUAL: 1 records" in told
-    assert "NOT EQUAL: topic orders-then is not what orders was, and stays marked" in told
+    said = capsys.readouterr().out
+    assert "NOT EQUAL: 1 records" in said
+    assert "NOT EQUAL: topic orders-then is not what orders was, and stays marked" in said
+
+
+def test_a_point_names_partitions_that_the_topic_has() -> None:
+    for text in ("end", "7", "0:5", "0:5,1:9"):
+        point_of(text).require_known("t", [0, 1])
+    with pytest.raises(Failure, match="--at names partition 7: t has 2, from 0 on"):
+        point_of("0:5,1:9,7:1").require_known("t", [0, 1])

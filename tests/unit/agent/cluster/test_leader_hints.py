@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from dataclasses import replace
 
-from agent.cluster.hints import NO_BROKER, LeaderHints
+from agent.cluster.hints import KEY_CHARS_MAX, NO_BROKER, LeaderHints
 from agent.cluster.places import KNOWN_AFTER_S, PLACES_MAX, Places
 from agent.cluster.zones import zone_of
 from agent.kafka.fetch.redirect import AGAIN_S, REPEAT_S, WHEREVER, Sent, elsewhere, suits
@@ -235,6 +235,15 @@ def test_places_that_are_remembered_are_bounded() -> None:
     places.see([broker(node) for node in range(2, PLACES_MAX + 10)])
     assert not places.found(1, 7.0)
     assert places.found(PLACES_MAX + 9, NEVER)
+
+
+def test_coordinators_are_remembered_of_so_many_names_and_of_none_that_is_long() -> None:
+    hints = hints_of(broker(1), broker(2))
+    for number in range(100):
+        name = f"{number}" + KEY_CHARS_MAX * "x"
+        assert hints.coordinator(name) == hints.coordinator(name) != NO_BROKER
+    hints.coordinator(KEY_CHARS_MAX * "x")
+    assert list(hints._coordinators) == [KEY_CHARS_MAX * "x"]
 
 
 def test_a_fetch_that_crossed_the_answer_is_answered_alike_and_the_deaf_are_served() -> None:

@@ -14,6 +14,7 @@ from agent.cli import draining
 from agent.cli.failures import Failure
 from agent.net.wire.generated import find_coordinator as fc
 from coordination.kafka_codes import Code
+from tests.unit.agent.cli.conftest import floe
 from tests.unit.agent.health.test_standing import Cluster, cluster, everywhere, leader, named
 from tests.unit.agent.rig import batch
 from tests.unit.agent.test_app import acknowledged, connect, http, poll, produce, topic, until
@@ -91,6 +92,31 @@ async def test_what_an_agent_has_taken_it_finishes(cluster: Cluster) -> None:
     assert (await under_way).error_code == 0
     await done(gone)
     await wire.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ([], "a is not drained: it was restarted, or its drain taken back"),
+        (["--undo"], "a does not come back"),
+    ],
+)
+async def test_who_waits_for_what_was_undone_meanwhile_is_not_told_that_it_is_done(
+    cluster: Cluster, more: list[str], why: str
+) -> None:
+    gone, _ = await cluster.agents("a", "b")
+    if more:
+        await drain(gone, {"drained": True})
+        await done(gone)
+    cluster.logs[0].faults.full = True  # the log is told of nothing, so that there is something to wait for
+    command, http_of = ("drain", "a", *more, "--wait"), f"http://127.0.0.1:{gone.http_port}"
+    waiting = asyncio.create_task(asyncio.to_thread(floe, *command, FLOE_HTTP=http_of))
+    await until(lambda: gone.standing.drained is not bool(more))
+    await drain(gone, {"drained": bool(more)})
+    ran = await waiting
+    assert (ran.status, why in ran.err.splitlines()[-1]) == (1, True), ran
+    assert ran.err.endswith(f"; run floe {' '.join(command)} again\n")
+    cluster.logs[0].faults.full = False
 
 
 async def test_the_last_one_that_serves_cannot_be_drained(cluster: Cluster) -> None:

@@ -158,3 +158,9 @@ async def test_rows_with_marked_fields_are_for_whoever_is_cleared(tmp_path: Path
         app = edge.rebuilt(config=edge.parts.config.model_copy(update={"http": http}))
         async with connect(app) as client:
             assert "secret" not in (await client.get(ROWS)).text, "nobody in particular is not cleared"
+
+
+@pytest.mark.parametrize("told", ["²", "many", "-1", "9" * 30])
+def test_a_total_that_another_engine_wrote_as_no_number_is_left_out(told: str) -> None:
+    assert table._total({"total-records": told}, "records") is None
+    assert table._total({"total-records": "12"}, "records") == 12

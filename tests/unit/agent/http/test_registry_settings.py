@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.version import VERSION
 from tests.unit.agent.http.registry_rig import A2, A3, BROKEN, USES, A, Registry, reference
 
@@ -58,6 +60,23 @@ async def test_config(registry: Registry) -> None:
     await registry.delete("/config/s", 40401)
     assert await registry.delete("/config") == {"compatibilityLevel": "FULL"}
     assert await registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [(False, False), ("false", False), ("True", True), (True, True)]
+)
+async def test_whether_texts_are_normalized_is_true_or_false(
+    registry: Registry, given: object, wanted: bool
+) -> None:
+    """The text "false" switched it on."""
+    assert await registry.put("/config/s", normalize=given) == {"normalize": wanted}
+    assert await registry.get("/config/s") == {"normalize": wanted}
+
+
+@pytest.mark.parametrize("given", ["", "no", "0", 0, 1, [], ["false"], {}])
+async def test_what_is_neither_true_nor_false_is_refused(registry: Registry, given: object) -> None:
+    await registry.put("/config/s", 422, normalize=given)
+    await registry.get("/config/s", 40408)
 
 
 async def test_an_alias_means_another_subject(registry: Registry) -> None:

@@ -18,6 +18,9 @@ from tests.unit.agent.background.merging_rig import merge_rows
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
 from tests.unit.agent.rig import Agent, batch
 
+BAD = ("gone", "flipped", "cut", "empty")
+"""What becomes of an object."""
+
 
 def forget(agent: Agent) -> None:
     """As after a restart: nothing is in memory."""
@@ -91,23 +94,23 @@ async def flip(store: MemoryStore, chunk: ChunkId, text: bytes) -> None:
 
 
 async def spoil(store: MemoryStore, key: str, how: str, at: int) -> None:
-    """Delete an object, or flip a bit of the byte `at`."""
+    """Delete an object, flip a bit of the byte `at`, cut off what is from there on, or all of it."""
     if how == "gone":
         await store.delete([key])
         return
     data = bytearray(await store.get(key))
-    data[at] ^= 1
+    if how == "flipped":
+        data[at] ^= 1
+    else:
+        del data[at if how == "cut" else 0 :]
     await store.put(key, [data])
 
 
 async def spoil_chunk(agent: Agent, store: MemoryStore, offset: int, how: str) -> str:
     """Damage or delete the chunk of this offset of partition 0, as `filled` made it; its key."""
-    chunk = chunk_at(agent, 0, offset)
-    if how == "flipped":
-        await flip(store, chunk, b"0-%d" % offset)
-    else:
-        await store.delete([chunk_key(chunk)])
-    return chunk_key(chunk)
+    key = chunk_key(chunk_at(agent, 0, offset))
+    await spoil(store, key, how, at=(await store.get(key)).index(b"0-%d" % offset))
+    return key
 
 
 async def spoil_merged(agent: Agent, store: MemoryStore, what: str, how: str) -> int:

@@ -157,6 +157,44 @@ async def test_what_the_stop_finds_is_written(world: World) -> None:
     assert (found.agent, found.resource) == ("a", "t")
 
 
+async def test_what_comes_while_the_stop_goes_on_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients are served until the server is drained, and while the last events are written. What comes by
+    HTTP after that is a line, and counted as lost to the topic."""
+    first = await world.start(audit_log={"topic": TOPIC})
+    second = await world.start("b", audit_log={"topic": TOPIC})
+    assert first._services is not None
+    told_meanwhile = ["during the drain", "during the write", "by HTTP"]
+
+    def tell(what: str) -> None:
+        if what in told_meanwhile:
+            told_meanwhile.remove(what)
+            first.trail.login(ALICE._replace(principal=what), "PLAIN", Code.NONE)
+
+    def before(owner: Any, name: str, what: str) -> None:
+        work = getattr(owner, name)
+
+        def first_this(*given: Any) -> Any:
+            tell(what)
+            return work(*given)
+
+        monkeypatch.setattr(owner, name, first_this)
+
+    before(first._server, "drain", "during the drain")
+    before(first._services.produce, "append", "during the write")
+    before(first._http, "stop", "by HTTP")
+    with capture_logs() as lines:
+        await first.stop()
+    assert not told_meanwhile
+    other = await connect(second)
+    written = [each.principal for each in await rows(second, other, 2)]
+    await other.close()
+    assert written == ["User:during the drain", "User:during the write"]
+    assert [each["principal"] for each in lines if each["event"] == "audit"] == [*written, "User:by HTTP"]
+    assert first.metrics.audit_lost._value.get() == 1  # type: ignore[attr-defined]  # as below
+
+
 async def test_a_topic_that_is_somebody_elses_is_left_alone_and_told(world: World) -> None:
     """Nothing is written to it, and nobody waits for that."""
     plain = await world.start()
@@ -216,6 +254,10 @@ async def test_names_are_cut_and_cannot_pretend_to_be_other_fields() -> None:
     assert len(event.actor.principal) == TEXT_CHARS_MAX
     assert Message.FromString(encoded(event)).client_id == "a\nb=c"
     assert not made.arrived.is_set()
+    long = Change("Read", "Group", "g" * 5_000)
+    made.refused(ALICE._replace(client_id="c" * 5_000), long, Code.GROUP_AUTHORIZATION_FAILED)
+    ((_, actor, change, _),) = made._alike
+    assert (len(actor.client_id), len(change.resource)) == (TEXT_CHARS_MAX, TEXT_CHARS_MAX)
 
 
 async def test_switched_off_nothing_is_kept() -> None:

@@ -15,8 +15,10 @@ from objectstore.faulty import Fault, FaultyStore
 from objectstore.merged import MergedRanges
 from objectstore.naming import chunk_key, manifest_key, segment_key
 from objectstore.segment import HEADER_BYTES as SEGMENT_HEADER
+from objectstore.store import Retryable
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.damage_rig import (
+    BAD,
     chunk_at,
     fetch,
     filled,
@@ -33,7 +35,7 @@ from tests.unit.agent.kafka.test_handlers_produce_fetch import create
 from tests.unit.agent.rig import Agent
 
 
-@pytest.mark.parametrize("how", ["flipped", "gone"])
+@pytest.mark.parametrize("how", BAD)
 async def test_what_lies_before_is_served_then_the_error_and_other_partitions_flow(
     agent: Agent, memory_store: MemoryStore, how: str
 ) -> None:
@@ -134,7 +136,7 @@ async def test_offsets_by_time_in_damaged_records_are_their_first(
     assert [(each.error_code, each.offset) for each in answer] == [(0, 0), (0, 0)]
 
 
-@pytest.mark.parametrize("how", ["gone", "flipped"])
+@pytest.mark.parametrize("how", BAD)
 async def test_a_damaged_manifest_concerns_its_partition(
     agent: Agent, memory_store: MemoryStore, how: str
 ) -> None:
@@ -151,7 +153,8 @@ async def test_a_damaged_manifest_concerns_its_partition(
     assert (found.partition, found.start, found.end) == (0, 0, 2)
 
 
-@pytest.mark.parametrize(("how", "at"), [("gone", 0), ("flipped", -1), ("flipped", SEGMENT_HEADER + 70)])
+@pytest.mark.parametrize("how", BAD)
+@pytest.mark.parametrize("at", [-1, SEGMENT_HEADER + 70])
 async def test_a_damaged_segment_concerns_its_offsets(
     agent: Agent, memory_store: MemoryStore, how: str, at: int
 ) -> None:
@@ -168,3 +171,22 @@ async def test_a_damaged_segment_concerns_its_offsets(
     assert all(values(second) == [b"1-0", b"1-1", b"1-2"] for _, second in found.values())
     (damaged,) = agent.services.damages.ranges(agent.services.replica.state)
     assert (damaged.partition, damaged.start, damaged.end) == (0, 1, 2)
+
+
+@pytest.mark.parametrize("head_fails", [False, True])
+async def test_an_index_that_the_store_fails_for_is_not_said_to_be_damaged(
+    agent: Agent, memory_store: MemoryStore, head_fails: bool
+) -> None:
+    """Neither where the segment is as long as it was, nor where nobody knows."""
+    await merged(agent, memory_store)
+    pointer = partition(agent, 0).merged
+    assert pointer is not None
+    store = FaultyStore(memory_store)
+    ranges = MergedRanges(store)
+    manifest = await ranges.manifest(pointer.manifest)
+    store.order("get_range", Fault.TRUNCATED)
+    if head_fails:
+        store.order("head", Fault.REFUSED)
+    with pytest.raises(Retryable, match="get_range ended early"):
+        await ranges.index(manifest[0])
+    assert len((await ranges.index(manifest[0])).blocks) == 1

@@ -18,6 +18,7 @@ from objectstore.faulty import Fault, FaultyStore
 from objectstore.naming import chunk_key
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.damage_rig import (
+    BAD,
     batches,
     chunk_at,
     fetch,
@@ -45,7 +46,7 @@ def tiled(answer: Any, start: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("how", ["flipped", "gone"])
+@pytest.mark.parametrize("how", BAD)
 async def test_damage_that_is_skipped_is_a_hole(agent: Agent, memory_store: MemoryStore, how: str) -> None:
     await filled(agent)
     await spoil_chunk(agent, memory_store, 1, how)
@@ -145,7 +146,7 @@ async def test_a_reader_of_committed_records_is_not_led_past_its_end(
 
 
 @pytest.mark.parametrize("what", ["manifest", "index", "block"])
-@pytest.mark.parametrize("how", ["gone", "flipped"])
+@pytest.mark.parametrize("how", BAD)
 async def test_merged_records_are_passed_over(
     agent: Agent, memory_store: MemoryStore, what: str, how: str
 ) -> None:

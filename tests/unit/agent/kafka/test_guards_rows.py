@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.kafka.authority.authority import NAME_CHARS_MAX
 from agent.kafka.authority.needs import SUPPORTED
 from agent.kafka.handlers.k00_produce import Unacknowledged
 from agent.net.wire.errors import WireError
@@ -31,6 +32,7 @@ from agent.net.wire.generated import offset_fetch as of
 from agent.net.wire.generated import produce as pr
 from coordination.kafka_codes import Code
 from coordination.state.acl_types import CLUSTER_NAME, Operation, PatternType, ResourceType
+from coordination.state.acls import NAME_LENGTH_MAX
 from tests.unit.agent.kafka.guards_rig import (
     ALTER,
     CLUSTER,
@@ -448,6 +450,18 @@ async def test_answers_are_forgotten_at_their_most() -> None:
             assert 1 <= authority.entries <= 2
 
 
+async def test_answers_about_long_names_are_not_remembered() -> None:
+    """Clients choose them: each as long as a text of the protocol may be."""
+    async with guarded() as there:
+        authority, name = there.agent.services.authority, "x" * (NAME_CHARS_MAX + 1)
+        await there.allow(READ, TOPIC, "x", pattern=PatternType.PREFIXED)
+        assert authority.allows("alice", "10.1.2.3", READ, TOPIC, name[1:])
+        before = authority.entries
+        assert authority.allows("alice", "10.1.2.3", READ, TOPIC, name)
+        assert not authority.allows("alice", "10.1.2.3", WRITE, TOPIC, name)
+        assert authority.entries == before > 0
+
+
 async def test_shadow_keeps_the_newest_kinds_only() -> None:
     async with guarded("shadow", shadow_rows_max=2) as there:
         for name in ("a", "b", "a", "c"):
@@ -456,3 +470,5 @@ async def test_shadow_keeps_the_newest_kinds_only() -> None:
         assert [(seen.name, times.count) for seen, times in shadow.rows()] == [("a", 2), ("c", 1)]
         assert shadow.forgotten == 1
         assert shadow.rows(after_ms=1 << 60) == []
+        await metadata(there, "x" * 5_000)
+        assert {len(seen.name) for seen, _ in shadow.rows()} == {1, NAME_LENGTH_MAX}

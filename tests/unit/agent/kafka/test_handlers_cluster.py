@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.kafka.handlers.rehearse import rehearse
 from agent.net.wire.generated import alter_configs as ac
 from agent.net.wire.generated import alter_partition_reassignments as apr
 from agent.net.wire.generated import api_versions as av
@@ -18,10 +19,21 @@ from agent.net.wire.generated import elect_leaders as el
 from agent.net.wire.generated import list_config_resources as lcr
 from agent.net.wire.generated import list_partition_reassignments as lpr
 from agent.net.wire.generated import update_features as uf
+from coordination.commands import (
+    AlterClusterConfigs,
+    AlterTopicConfigs,
+    BindSchema,
+    CommitTable,
+    PutNamespace,
+    UpdateFeatures,
+)
 from coordination.kafka_codes import Code
+from coordination.snapshot import canonical_digest
+from coordination.state import Done
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.admin_calls import BROKER, TOPIC, alter, configs, create, metadata, topic
 from tests.unit.agent.rig import Agent
+from tests.unit.coordination.kit import Script
 
 LOGGER, METRICS, GROUP = 8, 16, 32
 SET, DELETE = 0, 1
@@ -100,6 +112,64 @@ async def test_replacing_one_brokers_configs_takes_nothing_from_the_cluster(agen
     assert answer.responses[0].error_code == 0
     own = agent.services.replica.state.cluster_configs
     assert (own["num.partitions"], own["group.max.size"]) == ("7", "9")
+
+
+async def test_defaults_of_topics_that_contradict_each_other_are_refused(agent: Agent) -> None:
+    """No topic could be made with them. What contradicts itself already holds up nothing else."""
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    state = agent.services.replica.state
+    assert (await alter(agent, BROKER, "", (least, SET, "9"))).error_code == 0
+    for validate_only in (True, False):
+        for name in ("", "1"):
+            bad = (most, SET, "8"), ("num.partitions", SET, "7")
+            answer = await alter(agent, BROKER, name, *bad, validate_only=validate_only)
+            assert answer.error_code == Code.INVALID_REQUEST
+            assert "no topic could have these defaults: conflict" in answer.error_message
+    legacy = ac.AlterConfigsResource(BROKER, "", [ac.AlterableConfig(each, "7") for each in (most, least)])
+    legacy.configs[1].value = "8"
+    replaced = await agent.call("AlterConfigs", ac.AlterConfigsRequest([legacy]), 2)
+    assert replaced.responses[0].error_code == Code.INVALID_REQUEST
+    assert state.cluster_configs == {least: "9"}
+    change = AlterTopicConfigs.Change(name=most, value="8")
+    assert await agent.services.replica.propose(AlterClusterConfigs(changes=[change])) == Done()
+    assert (await alter(agent, BROKER, "", ("num.partitions", SET, "7"))).error_code == 0
+    assert (await alter(agent, BROKER, "", (most, SET, "6"))).error_code == Code.INVALID_REQUEST
+    assert (await alter(agent, BROKER, "", (most, DELETE, None))).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        (BROKER, "", ("floe.value.rules", SET, "reject")),
+        (TOPIC, "t.quarantine", ("confluent.key.schema.validation", SET, "true")),
+    ],
+)
+async def test_trying_a_change_judges_no_records_anew(
+    agent: Agent, kind: int, name: str, change: tuple[str, int, str]
+) -> None:
+    """What an agent's state says of topics that are bound, or set records aside, stays what the log says."""
+    await create(agent, topic("t", floe_value_rules="quarantine"), topic("other"))
+    replica = agent.services.replica
+    bind = BindSchema(topic="other", descriptor_set=b"d", message="m")
+    assert isinstance(await replica.propose(bind), Done)
+    before = canonical_digest(replica.state)
+    assert (await alter(agent, kind, name, change, validate_only=True)).error_code == 0
+    assert canonical_digest(replica.state) == before
+
+
+def test_trying_a_level_ties_no_tables_and_begins_no_spans() -> None:
+    script = Script()
+    script.register(11, level=1)
+    script.topic(11, "t")
+    script.one(11, BindSchema(topic="t", descriptor_set=b"d", message="m"))
+    script.commit(11, (0, 3))
+    table = CommitTable(namespace="floe", name="t", metadata_location="m", topic="t", next_offsets=[0])
+    assert isinstance(script.apply(11, PutNamespace(name="floe"), table).results[1], Done)
+    script.state.incarnations[11].feature_max = 2  # it runs a version that knows the next one
+    before = canonical_digest(script.state)
+    update = UpdateFeatures.Update(name="floe.level", level=2, kind=UpdateFeatures.Update.UPGRADE)
+    assert isinstance(rehearse(script.state, UpdateFeatures(updates=[update])), Done)
+    assert canonical_digest(script.state) == before
 
 
 async def test_loggers_and_subscriptions_are_described_as_they_are(agent: Agent) -> None:

@@ -211,6 +211,24 @@ async def test_behind_a_request_that_ends_the_connection_nothing_begins(line: Li
     assert line.dropped("late")
 
 
+async def test_nothing_begins_behind_what_fails_in_its_first_step(line: Line) -> None:
+    """By then the next one, which overlaps with it, has been told to begin."""
+    await line.comes("write", Kind.WRITE)
+
+    async def bad() -> None:
+        await line.turns.wait(Kind.PRODUCE)
+        line.turns.fail()
+        line.turns.end()
+
+    failing = asyncio.create_task(bad())
+    await settle()
+    await line.comes("produce", Kind.PRODUCE)
+    await line.ends("write")
+    await failing
+    assert line.begun == ["write"]
+    assert line.dropped("produce")
+
+
 async def test_one_that_is_cancelled_in_line_holds_up_nobody(line: Line) -> None:
     await line.comes("produce 1", Kind.PRODUCE)
     await line.comes("read", Kind.READ)
@@ -346,6 +364,29 @@ async def test_a_fetch_behind_a_produce_reads_it(bootstrap: str) -> None:
     await wire.receive()
     assert b"a" in await wire.receive()
     await wire.close()
+
+
+async def test_nothing_passes_the_first_request_after_a_pause(
+    bootstrap: str, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the one that tells of the pause, and the first of its connection."""
+    await create(bootstrap)
+    awake = iter([False])
+
+    def look() -> bool:
+        found = next(awake, True)
+        if not found:
+            agent.dispatcher._woke()
+        return found
+
+    monkeypatch.setattr(agent.services.replica, "check_awake", look)
+    wire = await Wire.open(bootstrap)
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await wire.pipeline(("Produce", produced(b"a"), 9), ("Produce", produced(b"b"), 9))
+    await wire.close()
+    other = await Wire.open(bootstrap)
+    assert (await other.call("ListOffsets", end_asked(), 9)).topics[0].partitions[0].offset == 0
+    await other.close()
 
 
 async def test_a_produce_that_looks_for_a_topic_is_not_passed_by_the_next(bootstrap: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import suppress
+from functools import partial
 
 from agent.kafka.produce.budget import ByteBudget
 
@@ -74,3 +76,74 @@ async def test_what_fills_the_limit_to_the_byte_fits() -> None:
     await budget.take(4)
     await asyncio.wait_for(budget.take(6), 10)
     assert (budget.used, budget.waiting) == (10, 0)
+
+
+class Crowd:
+    """Many who wait, all with the same time-out: in one turn of the loop some waits end, bytes come back, and
+    others come. What a wait ends by is noted, and who was passed by somebody that came later."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.budget = ByteBudget(100)
+        self.line: dict[int, asyncio.Timeout] = {}
+        self.out: dict[int, int] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+        self.got: list[int] = []
+        self.wrong: list[str] = []
+        self.ended = 0
+
+    async def wait(self, number: int, size: int) -> None:
+        try:
+            async with asyncio.timeout(None) as self.line[number]:
+                await self.budget.take(size)
+        except TimeoutError:
+            self.ended += 1
+        except BaseException as error:
+            self.wrong.append(f"{number} ended by {error!r}")
+        else:
+            self.out[number] = size
+            self.got.append(number)
+        finally:
+            del self.line[number]
+
+    def come(self) -> None:
+        size = self.random.choice((1, 10, 40, 80, 120))
+        self.tasks.append(asyncio.create_task(self.wait(len(self.tasks), size)))
+
+    def give(self, number: int) -> None:
+        self.budget.give(self.out.pop(number))
+
+    async def turn(self) -> None:
+        """All in one turn: what ends a wait comes between what gives back."""
+        loop, chance = asyncio.get_running_loop(), self.random.random()
+        ends = [partial(each.reschedule, 0) for each in self.line.values() if self.random.random() < chance]
+        gives = [partial(loop.call_soon, self.give, one) for one in self.out if self.random.random() < 0.5]
+        acts = [*ends, *gives, *[self.come] * self.random.randrange(4)]
+        self.random.shuffle(acts)
+        for act in acts:
+            act()
+        await settled(self.budget)
+        passed = [(later, one) for one in self.line for later in self.got if one < later]
+        self.got.clear()
+        if passed:
+            self.wrong.append(f"{passed[0][0]} passed {passed[0][1]}")
+        if self.budget.used != sum(self.out.values()):
+            self.wrong.append(f"{self.budget.used} bytes are taken, {self.out} have them")
+        if self.budget.used > 100 and len(self.out) > 1:
+            self.wrong.append(f"more than there is: {self.out}")
+        if self.budget.waiting != len(self.line):
+            self.wrong.append(f"{self.budget.waiting} are in line, {list(self.line)} wait")
+
+
+async def test_waits_that_end_together_while_bytes_come_back() -> None:
+    ended = stored = 0
+    for seed in range(300):
+        crowd = Crowd(seed)
+        for _ in range(40):
+            await crowd.turn()
+            assert not crowd.wrong, f"seed {seed}: {crowd.wrong}"
+        for task in crowd.tasks:
+            task.cancel()
+        await asyncio.gather(*crowd.tasks, return_exceptions=True)
+        ended, stored = ended + crowd.ended, stored + len(crowd.tasks)
+    assert stored > ended > 300

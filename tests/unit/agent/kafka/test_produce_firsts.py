@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from coordination.state.types import Partition, ProducerEntry, Topic
 from objectstore.batch import BatchHeader, NewRecord, build, peek
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
 from tests.unit.agent.rig import Agent, batch
+from tests.unit.coordination.conftest import until
 
 BEFORE, AFTER = (0, 0), (1, 0)  # what had failed when a first batch came, and since
 
@@ -164,3 +166,32 @@ async def test_what_is_behind_a_batch_that_was_not_stored_is_sent_again_and_no_g
     monkeypatch.undo()
     assert await send(2) == Code.NOT_ENOUGH_REPLICAS, "not OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert [await send(sequence) for sequence in (1, 2)] == [0, 0]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_ends_by_an_exception_has_failed_for_those_behind_it(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+) -> None:
+    """The first is let in, waits for room and ends by a defect, or is cancelled; the other is behind it."""
+    await create(agent)
+    sent, fails = asyncio.Event(), asyncio.Event()
+
+    async def room(size: int) -> None:
+        sent.set()
+        await fails.wait()
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(agent.services.produce, "room", room)
+    first, second = (
+        batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)
+    )
+    failing = asyncio.ensure_future(produce(agent, first))
+    await sent.wait()
+    behind = asyncio.ensure_future(produce(agent, second))
+    await until(lambda: bool(agent.client.gate._waiters))
+    monkeypatch.undo()
+    failing.cancel() if cancelled else fails.set()
+    assert (await behind).error_code == Code.NOT_ENOUGH_REPLICAS
+    await asyncio.wait([failing])
+    assert failing.cancelled() if cancelled else isinstance(failing.exception(), ValueError)
+    assert [(await produce(agent, raw)).base_offset for raw in (first, second)] == [0, 1]

@@ -132,6 +132,24 @@ async def test_nothing_begins_behind_what_failed(agent: Agent, wire: Wire, store
     assert "late" not in agent.services.replica.state.topics
 
 
+async def test_a_defect_where_the_outcome_is_told_ends_the_connection_too(
+    agent: Agent, wire: Wire, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several batches in the request others may have been refused, which nobody would hear of."""
+
+    def failing(*args: Any) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(agent.services.gaps, "stored", failing)
+    store.open.clear()
+    await wire.post("Produce", produced(), 9)
+    await wire.post("CreateTopics", ct.CreateTopicsRequest([ct.CreatableTopic("late", 1, 1)], 10_000), 7)
+    await until(lambda: agent.services.produce.budget.used > 0)
+    store.open.set()
+    await closed(wire)
+    assert "late" not in agent.services.replica.state.topics
+
+
 async def test_they_share_flushes_beyond_the_limit_of_requests(
     agent: Agent, wire: Wire, store: Store
 ) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from agent.kafka.topic_bodies import ENTRY_BYTES, Flavour, TopicBodies, assembled, encoded_topic
+from agent.cluster.hints import ANYWHERE
+from agent.kafka.topic_bodies import (
+    ENTRY_BYTES,
+    FLAVOUR_BYTES,
+    Flavour,
+    TopicBodies,
+    assembled,
+    encoded_topic,
+)
 from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated.metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -37,21 +48,52 @@ def test_bodies_make_the_same_answer_as_the_codec(version: int, count: int) -> N
 
 
 def test_what_does_not_fit_goes_by_flavour_the_least_used_first() -> None:
-    kept = TopicBodies(2 * (ENTRY_BYTES + 10))
+    most = 2 * (FLAVOUR_BYTES + ENTRY_BYTES + 10)
+    kept = TopicBodies(most)
     brokers, one = object(), Topic("t", b"t" * 16, {}, 0)
     flavours = [Flavour(version, "", 0, 0) for version in (11, 12, 13)]
     for flavour in flavours:
         kept.put(flavour, kept.use(flavour, brokers), one, 0, b"x" * 10)
-    assert kept.size <= 2 * (ENTRY_BYTES + 10)
-    found = [kept.get(kept.use(flavour, brokers), one, 0) for flavour in flavours]
-    assert found == [None, b"x" * 10, b"x" * 10]
+    assert kept.size <= most
+    found = [kept.get(kept.use(flavour, brokers), one, 0) for flavour in reversed(flavours)]
+    assert found == [b"x" * 10, b"x" * 10, None]
 
 
 def test_another_set_of_brokers_drops_everything() -> None:
     kept, one, flavour = TopicBodies(1 << 20), Topic("t", b"t" * 16, {}, 0), Flavour(13, "", 0, 0)
     kept.put(flavour, kept.use(flavour, "then"), one, 0, b"x")
     assert kept.get(kept.use(flavour, "now"), one, 0) is None
-    assert kept.size == 0
+    assert kept.size == FLAVOUR_BYTES
+
+
+def test_flavours_without_a_body_are_bounded_too() -> None:
+    kept, brokers = TopicBodies(10 * FLAVOUR_BYTES), object()
+    for number in range(1_000):
+        kept.use(Flavour(12, "", 0, number), brokers)
+    assert kept.size == 10 * FLAVOUR_BYTES
+    assert len(kept._kept) == len(kept._sizes) == 10
+
+
+def test_the_size_is_that_of_what_is_kept() -> None:
+    rng, kept, brokers = random.Random(1), TopicBodies(20_000), object()
+    topics = [Topic(f"t{number}", number.to_bytes(16, "big"), {}, 0) for number in range(9)]
+    for _ in range(2_000):
+        brokers = object() if rng.random() < 0.01 else brokers
+        flavour = Flavour(12, "", 0, rng.randrange(8))
+        bodies = kept.use(flavour, brokers)
+        for _ in range(rng.randrange(4)):  # one that is there is replaced: its topic has grown
+            kept.put(flavour, bodies, rng.choice(topics), 1, bytes(rng.randrange(3_000)))
+        held = [ENTRY_BYTES + len(body) for each in kept._kept.values() for _, body in each.values()]
+        assert kept.size == len(kept._kept) * FLAVOUR_BYTES + sum(held) <= 20_000
+
+
+async def test_clients_that_make_up_zones_share_the_bodies_of_no_zone(start: StartAgent) -> None:
+    agent = await start(agent={"zone": "a"})
+    await create(agent, topic("t", 2))
+    request = MetadataRequest(topics=None)
+    for zone in ("a", *map(str, range(20))):
+        await agent.call("Metadata", request, 13, client_id=f"app,floe_zone={zone}")
+    assert {flavour.zone for flavour in agent.services.topic_bodies._kept} == {"a", ANYWHERE}
 
 
 async def test_a_topic_that_grew_is_encoded_anew(agent: Agent) -> None:

@@ -29,12 +29,26 @@ def connection(limits: Limits | None = None, budget: Budget | None = None) -> Co
     return Connection(limits, budget or Budget(limits.process_bytes_max), scratch)
 
 
+def receive(machine: Connection, data: bytes) -> list[memoryview]:
+    """Feed it these bytes, as a driver that reads whether it is asked to wait or not."""
+    frames: list[memoryview] = []
+    view = memoryview(data)
+    while view and not machine.failed:
+        buffer = machine.get_buffer()
+        count = min(len(view), len(buffer))
+        buffer[:count] = view[:count]
+        buffer.release()
+        frames += machine.received(count)
+        view = view[count:]
+    return frames
+
+
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 100, 10**6])
 def test_frames_come_out_whole_however_the_bytes_arrive(step: int) -> None:
     payloads = [bytes([n]) * size for n, size in enumerate((8, 9, 200, 8, 70_000, 8, 40))]
     stream = b"".join(map(framed, payloads))
     machine = connection()
-    frames = [f for at in range(0, len(stream), step) for f in machine.receive(stream[at : at + step])]
+    frames = [f for at in range(0, len(stream), step) for f in receive(machine, stream[at : at + step])]
     assert frames == payloads
     assert not machine.mid_frame
 
@@ -43,18 +57,18 @@ def test_a_large_frame_is_read_into_its_own_buffer() -> None:
     machine = connection()
     payload = random.Random(1).randbytes(3 * MIB + 5)
     stream = framed(payload)
-    assert machine.receive(stream[:1000]) == []
+    assert receive(machine, stream[:1000]) == []
     buffer = machine.get_buffer()
     assert len(buffer) == GROWTH_BYTES
     buffer.release()
-    (frame,) = machine.receive(stream[1000:])
+    (frame,) = receive(machine, stream[1000:])
     assert frame == payload
 
 
 def test_a_buffer_still_held_by_the_driver_does_not_stop_growth() -> None:
     machine = connection()
     stream = framed(bytes(range(256)) * 16 * 1024)
-    machine.receive(stream[:1000])
+    receive(machine, stream[:1000])
     held, frames, at = [], [], 1000
     while at < len(stream):
         buffer = machine.get_buffer()
@@ -68,7 +82,7 @@ def test_a_buffer_still_held_by_the_driver_does_not_stop_growth() -> None:
 
 def test_announcing_allocates_nothing() -> None:
     machine, size = connection(), 90 * MIB
-    machine.receive(size.to_bytes(4, "big") + b"x" * 10)
+    receive(machine, size.to_bytes(4, "big") + b"x" * 10)
     assert len(machine.get_buffer()) <= GROWTH_BYTES
 
 
@@ -133,15 +147,15 @@ def test_a_connection_at_its_limits_is_not_read() -> None:
 )
 def test_what_is_not_kafka_is_named(data: bytes, reason: str) -> None:
     machine = connection()
-    assert machine.receive(data) == []
+    assert receive(machine, data) == []
     assert reason in str(machine.failed)
-    assert machine.receive(framed(bytes(8))) == []
+    assert receive(machine, framed(bytes(8))) == []
     assert not machine.wants_read()
 
 
 def test_frames_before_a_bad_one_are_still_delivered() -> None:
     machine = connection()
-    assert machine.receive(framed(b"12345678") + b"GET / HTTP/1.1\r\n") == [b"12345678"]
+    assert receive(machine, framed(b"12345678") + b"GET / HTTP/1.1\r\n") == [b"12345678"]
     assert "HTTP" not in str(machine.failed)  # only a connection's first bytes tell what is spoken
     assert "beyond request_bytes_max" in str(machine.failed)
 
@@ -155,7 +169,7 @@ def test_half_read_frames_cannot_block_each_other() -> None:
     for _ in range(10_000):
         for n, machine in enumerate(machines):
             if machine.wants_read() and not done[n]:
-                frames = machine.receive(streams[n][at[n] : at[n] + 4096])
+                frames = receive(machine, streams[n][at[n] : at[n] + 4096])
                 at[n] += 4096
                 assert budget.used <= 5 * MIB + size + 4 * SCRATCH_BYTES
                 for frame in frames:
@@ -170,9 +184,9 @@ def test_a_connection_that_goes_away_gives_everything_back() -> None:
     budget = Budget(3 * MIB)
     gone, stays = connection(budget=budget), connection(budget=budget)
     head = (50 * MIB).to_bytes(4, "big")
-    gone.receive(head + bytes(4 * MIB))  # overdraws
+    receive(gone, head + bytes(4 * MIB))  # overdraws
     assert budget.used > 3 * MIB
-    stays.receive(head + bytes(1000))
+    receive(stays, head + bytes(1000))
     assert stays.waiting
     gone.close()
     gone.close()
@@ -185,13 +199,79 @@ def test_small_requests_wait_while_the_budget_is_overdrawn() -> None:
     budget = Budget(2 * MIB)
     large, small = connection(budget=budget), connection(budget=budget)
     stream = framed(bytes(4 * MIB))
-    (frame,) = large.receive(stream)
+    (frame,) = receive(large, stream)
     assert len(small.get_buffer()) == SCRATCH_BYTES_POOR
-    (request,) = small.receive(framed(b"12345678"))
+    (request,) = receive(small, framed(b"12345678"))
     assert small.waiting
     large.release(frame)
     assert not small.waiting
     small.release(request)
+    assert budget.used == 0
+
+
+def spend(budget: Budget) -> Connection:
+    """A connection whose frame takes more than there is."""
+    large = connection(budget=budget)
+    receive(large, (50 * MIB).to_bytes(4, "big") + bytes(budget.bytes_max + MIB))
+    assert budget.spent
+    return large
+
+
+@pytest.mark.parametrize("read", [4_096, 4_097, 17_000, 20_003])
+def test_a_driver_that_reads_on_while_it_should_wait_gets_no_room_beyond_the_frame(read: int) -> None:
+    """Else the next request would be read into it, and it would never be whole."""
+    budget = Budget(2 * MIB)
+    large, machine = spend(budget), connection(budget=budget)
+    stream = framed(bytes(20_000)) + framed(b"12345678") * 2
+    assert receive(machine, stream[:read]) == []
+    assert machine.waiting
+    large.close()
+    assert not machine.waiting
+    frames = receive(machine, stream[read:])
+    assert list(map(len, frames)) == [20_000, 8, 8]
+    for frame in frames:
+        machine.release(frame)
+    assert budget.used == 0
+
+
+def test_a_frame_that_is_whole_while_it_waits_for_room_waits_no_more() -> None:
+    """Nor does it become the one that overdraws: it would be for ever, as nothing of it is to come."""
+    budget = Budget(2 * MIB)
+    large, machine, third = spend(budget), connection(budget=budget), connection(budget=budget)
+    (frame,) = receive(machine, framed(bytes(20_000)))
+    receive(third, (4 * MIB).to_bytes(4, "big") + bytes(5_000))
+    assert third.waiting
+    large.close()
+    machine.release(frame)
+    assert not machine.waiting
+    assert not third.waiting
+    receive(third, bytes(3 * MIB))
+    assert not third.waiting, "it may overdraw"
+    third.close()
+    assert budget.used == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_interleaving_with_a_driver_that_reads_on_delivers_everything(seed: int) -> None:
+    rng = random.Random(seed)
+    budget, count = Budget(100_000), rng.randrange(2, 12)
+    machines = [connection(budget=budget) for _ in range(count)]
+    sizes = [[rng.choice((8, 500, 5000, 20_000, 80_000)) for _ in range(4)] for _ in machines]
+    streams = [b"".join(framed(bytes(size)) for size in part) for part in sizes]
+    seen: list[list[int]] = [[] for _ in machines]
+    held = []
+    while any(streams) or held:
+        if held and rng.random() < 0.3:
+            machine, frame = held.pop(rng.randrange(len(held)))
+            machine.release(frame)
+        n = rng.randrange(count)
+        wanted = machines[n].wants_read()
+        step = rng.choice((3, 1000, 20_000)) if wanted else rng.choice((0, 0, 0, 10, 3000))
+        for frame in receive(machines[n], streams[n][:step]):
+            seen[n].append(len(frame))
+            held.append((machines[n], frame))
+        streams[n] = streams[n][step:]
+    assert seen == sizes
     assert budget.used == 0
 
 

@@ -19,7 +19,7 @@ from agent.config import Config, ConfigError, load
 from agent.processes.endpoints import Endpoints
 from agent.processes.listening import Listening, bound
 from agent.processes.slot import Patience, Slot
-from agent.processes.supervisor import _newest, _tls_of, folder_for
+from agent.processes.supervisor import Supervisor, _kept, _newest, _tls_of, folder_for
 from agent.telemetry.supervised import SupervisorMetrics
 from coordination.clock import SystemClock
 from tests.equipment.certificates import Authority
@@ -54,7 +54,7 @@ class Two:
             for number in range(2)
         ]
         self.leaving = False
-        self.app = Endpoints(self.slots, metrics, metrics_open, lambda: self.leaving).app()
+        self.app = Endpoints(self.slots, metrics, lambda: metrics_open, lambda: self.leaving).app()
 
     async def get(self, path: str) -> httpx.Response:
         """What whoever asks is told."""
@@ -120,6 +120,46 @@ async def test_where_metrics_are_closed_nobody_gets_them_here(folder: Path) -> N
         answer = await machine.get("/metrics")
     assert answer.status_code == 403
     assert "read /metrics of each agent" in answer.text
+
+
+def machine_with(*flags: str) -> Config:
+    """The configuration of a machine with two agents."""
+    needed = ("log.url=etcd://e:2379/p", "store.url=s3://b/p", "agent.processes=2")
+    return load(None, [*needed, *flags], environment={}).config
+
+
+async def test_a_reload_opens_and_closes_metrics(folder: Path) -> None:
+    """With SIGHUP, before the first agent is replaced; a configuration that is refused changes nothing."""
+    closed = "http.authentication=required", "http.metrics_open=false"
+    newest = [machine_with()]
+    supervisor = Supervisor(newest[0], lambda number, path: [], lambda: newest[-1], folder, SystemClock())
+    transport = httpx.ASGITransport(supervisor._endpoints().app())
+
+    async def status_after(*flags: str) -> int:
+        newest.append(machine_with(*flags))
+        renewing = asyncio.create_task(supervisor._renew())  # it waits for agents, which nobody has started
+        await asyncio.sleep(0)
+        async with httpx.AsyncClient(transport=transport, base_url="http://machine") as client:
+            status = (await client.get("/metrics")).status_code
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+        return status
+
+    assert await status_after() == 200
+    assert await status_after(*closed) == 403
+    assert await status_after("agent.port_step=7") == 403
+    assert await status_after("http.authentication=required") == 200
+    assert await status_after(*closed) == 403
+    assert await status_after("http.metrics_open=false") == 200, "who reaches the port may do everything"
+
+
+def test_what_a_reload_does_not_change_is_told(tmp_path: Path) -> None:
+    """The process that watches speaks TLS by what it was started with."""
+    tls = "http.tls_cert_file=a", "http.tls_key_file=b"
+    known = _kept(machine_with(*tls))
+    assert _kept(machine_with(*tls, "http.metrics_open=false")) == known
+    for other in ("tls_key_file=c", "tls_key_password=d", "tls_protocols=TLSv1.3", "tls_ciphers=AES256-SHA"):
+        assert _kept(machine_with(*tls, f"http.{other}")) != known, other
 
 
 async def test_all_else_is_an_agents(folder: Path) -> None:

@@ -12,6 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent.config import users
+from agent.kafka.login import scram
+from agent.kafka.login.errors import LoginFailed
+from agent.kafka.login.passwords import Passwords
 from agent.kafka.order import ENDED
 from agent.net.connection import Limits
 from agent.net.listening import Listener
@@ -22,7 +25,10 @@ from agent.net.wire.generated.api_versions import ApiVersionsRequest
 from agent.net.wire.generated.metadata import MetadataRequest
 from agent.net.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from agent.net.wire.generated.sasl_handshake import SaslHandshakeRequest
+from coordination.commands import DeleteScramCredential, PutScramCredential, SetFeatureLevel
 from coordination.kafka_codes import Code
+from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.state.types import Done
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.rig import Agent
 
@@ -226,3 +232,66 @@ async def test_little_is_held_of_one_who_has_not_logged_in(agent: Agent) -> None
         await slow.writer.drain()
         await asyncio.sleep(0.1)
         assert server.request_bytes <= 2048
+
+
+@asynccontextmanager
+async def first_of(start: StartAgent, file: Path) -> AsyncIterator[tuple[Agent, Any]]:
+    """The agent, and what gives the ways by which a password is the first administrator's."""
+    sasl = {**SASL["sasl"], "users_file": str(file)}
+    agent = await start("a", listeners=SASL["listeners"], sasl=sasl)
+    await agent.services.replica.propose(SetFeatureLevel(level=FEATURE_LEVEL_MAX))
+    logins = agent.services.logins
+    passwords = Passwords(logins, bytes(32))
+
+    async def ways(password: str) -> set[str]:
+        found = {"HTTP"} if await passwords.fit("root", password) else set()
+        for name, mechanism in scram.MECHANISMS.items():
+            known, digest = await logins.credential("root", mechanism), scram.DIGESTS[mechanism]
+            salted = scram.salted(digest, password, known.salt, known.iterations)
+            if scram.keys(digest, salted)[0] == known.stored_key:
+                found.add(name)
+        with suppress(LoginFailed):
+            await logins.check("root", password)
+            found.add("PLAIN")
+        return found
+
+    yield agent, ways
+
+
+EVERY = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "HTTP"}
+
+
+async def test_the_first_administrators_password_is_good_for_nothing_once_there_is_another(
+    start: StartAgent, tmp_path: Path
+) -> None:
+    """Whoever sets a credential of that name has changed the password, whatever the mechanism."""
+    (tmp_path / "users").write_text("")
+    async with first_of(start, tmp_path / "users") as (agent, ways):
+        assert await ways("secret") == EVERY
+        for mechanism, name in ((1, "SCRAM-SHA-256"), (2, "SCRAM-SHA-512")):
+            salted = scram.salted(scram.DIGESTS[mechanism], "newer", b"salt", 4096)
+            stored, server = scram.keys(scram.DIGESTS[mechanism], salted)
+            put = PutScramCredential(
+                user="root",
+                mechanism=mechanism,
+                iterations=4096,
+                salt=b"salt",
+                stored_key=stored,
+                server_key=server,
+                secret=bytes(32),
+            )
+            assert isinstance(await agent.services.replica.propose(put), Done)
+            assert await ways("secret") == set()
+            assert await ways("newer") == {name, "HTTP"}
+            gone = DeleteScramCredential(user="root", mechanism=mechanism)
+            assert isinstance(await agent.services.replica.propose(gone), Done)
+            assert await ways("secret") == EVERY
+
+
+async def test_nor_once_the_file_of_users_has_the_name(start: StartAgent, tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("")
+    async with first_of(start, tmp_path / "users") as (agent, ways):
+        (tmp_path / "users").write_text(users.line_of("root", "newer", bytes(16)))
+        assert agent.services.logins.users.renew()
+        assert await ways("secret") == set()
+        assert await ways("newer") == {"PLAIN", "HTTP"}

@@ -10,6 +10,7 @@ from agent.config import users
 from agent.config.errors import ConfigError
 from agent.kafka.login import plain
 from agent.kafka.login.errors import LoginFailed
+from tests.equipment.files import unseen
 
 SALT = bytes(16)
 
@@ -54,6 +55,23 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_is_not(tmp_path: P
     assert known.renew()
     assert "No such file" in known.problem
     assert list(known.users) == ["a:b"]
+
+
+def test_a_file_that_could_not_be_read_once_is_tried_again(tmp_path: Path) -> None:
+    """Though nothing of it changes that tells: a right to read it was missing."""
+    path = tmp_path / "users"
+    good = users.line_of("alice", "secret", SALT).encode()
+    path.write_text("")
+    known = users.UsersFile(str(path))
+    path.write_bytes(b"x" * len(good))
+    assert known.renew()
+    assert known.problem
+    assert not known.renew(), "nothing is new"
+    unseen(path, good)
+    assert known.renew()
+    assert (list(known.users), known.problem) == (["alice"], "")
+    unseen(path, b"x" * len(good))
+    assert not known.renew(), "what is read is not read again without a sign"
 
 
 @pytest.mark.parametrize(

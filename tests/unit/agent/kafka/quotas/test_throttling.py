@@ -10,7 +10,7 @@ import pytest
 
 from agent.config.quotas import QuotasConfig
 from agent.kafka.quotas import metering
-from agent.kafka.quotas.quotas import Quotas
+from agent.kafka.quotas.quotas import ID_CHARS_MAX, Quotas
 from agent.kafka.quotas.spent import Spent
 from agent.net.wire.generated import alter_client_quotas as ac
 from agent.net.wire.generated import create_partitions as cp
@@ -246,6 +246,9 @@ async def test_as_many_are_remembered_as_configured(agent: Agent) -> None:
     quotas = agent.services.quotas
     assert [sharers.client_id for sharers in quotas._taken] == ["client-3", "client-4"]
     assert len(quotas._limits) <= 2
+    await limited.produce(1, client_id="x" * 5_000)
+    kept = [*(sharers.client_id for sharers in quotas._taken), *(name for _, name, _ in quotas._limits)]
+    assert max(len(name or "") for name in kept) == ID_CHARS_MAX
 
 
 async def test_a_change_of_a_quota_counts_at_once(limited: Limited) -> None:

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 from agent.config.quotas import QuotasConfig
-from agent.net.admission import Admission, ListenerLimits, Verdict
-from agent.net.connection import Limits
+from agent.net import server as serving
+from agent.net.admission import Admission, Gate, ListenerLimits, Verdict
+from agent.net.connection import SCRATCH_BYTES_POOR, Limits
 from agent.net.listening import Listener
 from agent.net.principals import namer
 from agent.net.server import Server
 from agent.net.tls import Tls, TlsFiles
+from agent.net.wire.frame import encode_request_header, frame_request
 from agent.telemetry.metrics import Metrics
 from coordination.clock import ManualClock
 from tests.equipment.certificates import Authority
-from tests.unit.agent.net.server.harness import Client, echo, until
+from tests.unit.agent.net.server.harness import METADATA, MIB, Client, echo, until
 
 HOST = "127.0.0.1"
 
@@ -35,11 +37,11 @@ class Door:
         self.limits = limits
 
     @asynccontextmanager
-    async def open(self, tls: Tls | None = None) -> AsyncIterator[tuple[Server, int]]:
+    async def open(self, tls: Tls | None = None, **limits: int) -> AsyncIterator[tuple[Server, int]]:
         async def dispatch(context: Any, header: Any, body: memoryview) -> Any:
             return await echo(context, body)
 
-        server = Server(dispatch, Limits(), self.metrics, admission=self.admission)
+        server = Server(dispatch, Limits(**limits), self.metrics, admission=self.admission)
         (port,) = await server.start([Listener("L", HOST, 0, tls, limits=self.limits)])
         try:
             yield server, port
@@ -160,3 +162,60 @@ async def shaken(port: int, authority: Authority) -> Client:
     client.send(1)
     assert await client.correlation_id() == 1
     return client
+
+
+async def let_in(door: Door, monkeypatch: pytest.MonkeyPatch, port: int, said: bytes) -> Client:
+    """A client that waits at the door until it has said so much, and is let in then."""
+    enter, made = door.admission.enter, list[Gate]()
+
+    def make(*args: Any) -> Gate:
+        made.append(Gate(*args))
+        return made[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(serving, "Gate", make)
+        patched.setattr(door.admission, "enter", lambda *one: enter(*one)._replace(wait_s=3600))
+        client = await Client.connect(port)
+        client.writer.write(said)
+        await until(lambda: bool(made) and len(made[0]._early) == len(said))
+    made[0]._let_in()
+    return client
+
+
+def asked(correlation_id: int, size: int) -> bytes:
+    return frame_request(encode_request_header(METADATA, 8, correlation_id, "tester"), [bytes(size)])
+
+
+@pytest.mark.parametrize("early", [9_000, 20_000, 30_000, 60_060], ids=str)
+async def test_what_was_said_at_the_door_is_read_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, early: int
+) -> None:
+    """It may end in the middle of a request. Another one has more than the agent may hold meanwhile."""
+    door, said = Door(ListenerLimits(connections_max=9)), b"".join(asked(each, 20_000) for each in (1, 2, 3))
+    async with door.open(process_bytes_max=2 * MIB) as (server, port):
+        large = await Client.connect(port)
+        large.writer.write((8 * MIB).to_bytes(4, "big") + bytes(6 * MIB))
+        await until(lambda: server.request_bytes > 6 * MIB)
+        before = server.request_bytes
+        client = await let_in(door, monkeypatch, port, said[:early])
+        assert server.request_bytes <= before + SCRATCH_BYTES_POOR
+        client.writer.write(said[early:])
+        await large.close()
+        async with asyncio.timeout(30):
+            assert [await client.correlation_id() for _ in range(3)] == [1, 2, 3]
+        await until(lambda: server.request_bytes == 0)
+        await client.close()
+
+
+async def test_what_was_said_at_the_door_by_one_that_is_not_let_in_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = Door(ListenerLimits(connections_max=9))
+    async with door.open(connections_max=1) as (server, port):
+        first = await served(port)
+        late = await let_in(door, monkeypatch, port, asked(1, 100))
+        assert await late.closed()
+        assert server.connections == 1
+        await first.close()
+        await late.close()
+        await until(lambda: not door.admission._of_address)

@@ -17,6 +17,7 @@ from agent.net.tokens.verifying import Tokens
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from tests.equipment.certificates import Authority
+from tests.equipment.files import unseen
 from tests.equipment.tokens import ISSUER, Issuer, JwksServer
 
 
@@ -140,3 +141,20 @@ def test_a_file_is_renewed_and_what_cannot_be_used_changes_nothing(tmp_path: Pat
     for broken in (tmp_path / "none", path):
         with pytest.raises(ConfigError, match=r"oauth\.jwks_file"):
             JwksFile(str(broken), 1024**2)
+
+
+def test_a_file_that_could_not_be_read_once_is_tried_again(tmp_path: Path) -> None:
+    """Though nothing of it changes that tells: a right to read it was missing."""
+    issuer, path = Issuer(), tmp_path / "jwks.json"
+    path.write_bytes(issuer.jwks())
+    source = JwksFile(str(path), 1024**2)
+    issuer.new_key("second")
+    good = issuer.jwks()
+    path.write_bytes(b"x" * len(good))
+    assert source.renew()
+    assert source.failing
+    assert not source.renew(), "nothing is new"
+    unseen(path, good)
+    assert source.renew()
+    assert not source.failing
+    assert [each.kid for each in source.keys.keys] == ["first", "second"]
