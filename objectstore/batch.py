@@ -51,11 +51,14 @@ _header = struct.Struct(">qiibIhiqqqhii")
 _offset = struct.Struct(">q")
 _offset_of = attrgetter("offset")
 _epoch = struct.Struct(">i")
+_make = tuple.__new__  # what BatchHeader._make does but for counting, which the format has done
 _crc = struct.Struct(">I")
+_delta = struct.Struct(">i")
 _EPOCH_AT = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
+_DELTA_AT = 23
 _LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD
 _OFFSETS_MAX = 1 << 31  # that one batch can take
 _BATCH_BYTES_MAX = (1 << 31) - 1  # batch_length is an int32
@@ -172,7 +175,7 @@ def peek(buf: Buffer, pos: int = 0) -> BatchHeader:
     Raises UnknownMagic and CorruptBatch. The CRC is not looked at.
     """
     try:
-        header = BatchHeader._make(_header.unpack_from(buf, pos))
+        header = _make(BatchHeader, _header.unpack_from(buf, pos))
     except struct.error:
         raise _too_short(buf, pos) from None
     if header[3] != MAGIC:
@@ -196,8 +199,9 @@ def _too_short(buf: Buffer, pos: int) -> CorruptBatch:
 def check_crc(buf: Buffer, pos: int, end: int) -> bool:
     """Whether the batch in [pos, end) has the CRC-32C that its header says. Releases the GIL."""
     (expected,) = _crc.unpack_from(buf, pos + _CRC_AT)
-    with memoryview(buf) as view:
-        return bool(crc32c(view[pos + _CRC_FROM : end]) == expected)
+    if not isinstance(buf, memoryview):
+        buf = memoryview(buf)
+    return bool(crc32c(buf[pos + _CRC_FROM : end]) == expected)
 
 
 def split(buf: Buffer) -> list[tuple[int, int]]:
@@ -216,6 +220,11 @@ def patch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch:
     """Write the offset that apply gave the batch at `pos`, and the epoch; the CRC does not cover them."""
     _offset.pack_into(buf, pos, base_offset)
     _epoch.pack_into(buf, pos + _EPOCH_AT, leader_epoch)
+
+
+def offsets_of(buf: Buffer, pos: int) -> int:
+    """How many offsets the batch at `pos` takes, which has been looked at before."""
+    return int(_delta.unpack_from(buf, pos + _DELTA_AT)[0]) + 1
 
 
 def patch_all(buf: bytearray | memoryview, base_offset: int, leader_epoch: int = 0) -> int:

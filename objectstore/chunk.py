@@ -147,8 +147,9 @@ class ChunkWriter:
 def encode_footer(slices: Sequence[FooterSlice]) -> bytes:
     """The last bytes of a chunk that holds these, in the order of their positions: footer and trailer."""
     footer = Footer()
-    for each in slices:
-        _append(footer, each)
+    columns = (footer.partition, footer.position, footer.length, footer.batches, footer.crc32c)
+    for column, values in zip(columns, zip(*slices, strict=True), strict=bool(slices)):
+        column.extend(values)
     content = footer.SerializeToString(deterministic=True)
     return content + _trailer.pack(len(content), crc32c(content), _TRAILER_MAGIC)
 
@@ -223,14 +224,6 @@ def verify(data: Buffer, chunk: ChunkId, *, mended: bool = False) -> list[Footer
     if end > len(view) or (end < len(view) and not mended):
         raise CorruptChunk(f"the batches end at byte {position} of {len(view)}, not where the footer begins")
     return slices
-
-
-def _append(footer: Footer, each: FooterSlice) -> None:
-    footer.partition.append(each.partition)
-    footer.position.append(each.position)
-    footer.length.append(each.length)
-    footer.batches.append(each.batches)
-    footer.crc32c.append(each.crc)
 
 
 def _slices(content: memoryview) -> list[FooterSlice]:

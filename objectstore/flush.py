@@ -88,7 +88,8 @@ class ChunkPutter:
         puts, waiting = len(runners), list(runners)
         errors: list[StoreError] = []
         while waiting:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not any(each.done() for each in waiting):
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for runner in [each for each in waiting if each.done()]:
                 waiting.remove(runner)
                 try:

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from crc32c import crc32c
 
 from objectstore import tasks
-from objectstore.batch import CorruptBatch, check_crc, patch, peek
+from objectstore.batch import CorruptBatch, check_crc, offsets_of, patch, peek
 from objectstore.cache import Key, SliceCache
 from objectstore.markers import marker_batch
 from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, object_key
@@ -122,14 +122,14 @@ class ChunkReader:
     def put_own(self, chunk: ChunkId, position: int, parts: Sequence[Buffer], base_offset: int) -> None:
         """Keep batches that this agent flushed: side by side in the chunk from `position` on, offsets dense.
 
-        They are copied: the originals may still be on their way to the store. Raises CorruptBatch.
+        They are copied: the originals may still be on their way to the store. They were admitted, so they are
+        sound: their headers are not looked at again.
         """
         data = bytearray().join(parts)
         at, offset = 0, base_offset
         for part in parts:
-            header = peek(data, at)
             patch(data, at, offset)
-            offset += header.last_offset_delta + 1
+            offset += offsets_of(data, at)
             at += len(part)
         self._tail.put((chunk, position), base_offset, memoryview(data).toreadonly())
 

@@ -122,18 +122,26 @@ def start(
     failed: Callable[[BaseException], object] | None = None,
     *,
     apart: bool = False,
+    ended: Callable[[asyncio.Task[_T]], object] | None = None,
 ) -> asyncio.Task[_T]:
     """A task that nobody waits for. `failed` is called with its unexpected exception, which has been told.
 
-    `apart`: it is not of the request that happens to begin it, whose id its lines would carry.
+    `apart`: it is not of the request that happens to begin it, whose id its lines would carry. `ended` is
+    called with the task in any case, first.
     """
     context = Context() if apart else None
     task = asyncio.get_running_loop().create_task(work, name=place, context=context)
-    task.add_done_callback(partial(_ended, failed))
+    task.add_done_callback(partial(_ended, failed, ended))
     return task
 
 
-def _ended(failed: Callable[[BaseException], object] | None, task: asyncio.Task[Any]) -> None:
+def _ended(
+    failed: Callable[[BaseException], object] | None,
+    ended: Callable[[asyncio.Task[Any]], object] | None,
+    task: asyncio.Task[Any],
+) -> None:
+    if ended is not None:
+        ended(task)
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, FATAL):
         tell(task.get_name(), error)

@@ -258,8 +258,9 @@ class Standing:
         )
 
     def _own(self) -> Broker | None:
-        found = self._replica.state.brokers.get(self._replica.node_id)
-        return found if found is not None and found.incarnation == self._replica.incarnation else None
+        replica = self._replica
+        found = replica.state.brokers.get(replica.node_id)
+        return found if found is not None and found.incarnation == replica.incarnation else None
 
     def _brokers(self) -> list[Broker]:
         return [each for each in self._replica.state.brokers.values() if each.serving]

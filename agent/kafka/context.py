@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.cluster.zones import zone_of
+from agent.kafka.fetch.deadlines import Deadlines
 from agent.kafka.order import Turns
 from agent.kafka.produce.firsts import Firsts
 from agent.kafka.produce.gaps import Gaps
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from schema.validator import ValidatorCache
 
 BARRIER_S_MAX = 2.0  # how long a handler waits for the log before it answers from what it has
+DEADLINE_S = 0.05  # how much too late a request may be told that its time is over, seconds
 PRODUCER_ID_BLOCK = 1000  # producer ids taken from the log at once, as Kafka does
 
 
@@ -106,10 +108,37 @@ class Services:
     trail: Trail
     """Who did what: the audit log."""
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    deadlines: Deadlines = field(default_factory=lambda: Deadlines(asyncio.get_running_loop(), DEADLINE_S))
+    """Of requests that wait for the log: each may wait DEADLINE_S longer than it asked, for one timer."""
     listener_zones: Mapping[str, str] = field(default_factory=dict)
     """The zone that a listener's clients count to, by its name, where it has one."""
     hang_up: Callable[[int, WireError], None] = lambda connection, why: None
     """Ends a connection, by its number, for a request that was over as it seemed (agent/net/server.py)."""
+
+
+class Admission:
+    """A client's gate, for a Produce. One that ends by an exception, whichever, has failed like one refused.
+
+    It is counted in the step that opens the gate: who waits behind it is woken later, and sees it. A class,
+    not a generator: each Produce passes here.
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._client.gate.acquire()
+        except BaseException:
+            self._client.failures += 1
+            raise
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._client.failures += 1
+        self._client.gate.release()
 
 
 @dataclass(slots=True, eq=False)
@@ -149,18 +178,9 @@ class Client:
     told: float = float("-inf")
     """When it got an answer of Metadata last, by the monotonic clock, seconds."""
 
-    @asynccontextmanager
-    async def admission(self) -> AsyncIterator[None]:
-        """The gate, for a Produce. One that ends by an exception, whichever, has failed like one refused.
-
-        It is counted in the step that opens the gate: who waits behind it is woken later, and sees it.
-        """
-        try:
-            async with self.gate:
-                yield
-        except BaseException:
-            self.failures += 1
-            raise
+    def admission(self) -> Admission:
+        """The gate, for a Produce: `async with`."""
+        return Admission(self)
 
 
 @dataclass(slots=True)

@@ -206,10 +206,8 @@ class _Protocol(asyncio.BufferedProtocol):
         self._parking = Parking(self._info, self._machine, shared.metrics, self._unpark, self._send)
         self._rooms = Room(self._loop)
         self._unsent = 0
-        self._reading = True
-        self._writable = True
-        self._doomed = False
-        self._lingering = False
+        self._reading = self._writable = True
+        self._sending = self._doomed = self._lingering = False
         self._last = self._loop.time()
 
     # What the event loop calls.
@@ -359,9 +357,8 @@ class _Protocol(asyncio.BufferedProtocol):
         )
 
     def _start(self, header: RequestHeader, work: Coroutine[Any, Any, None]) -> None:
-        task = tasks.start(work, "request")
+        task = tasks.start(work, "request", ended=self._ended)
         self._shared.tasks[task] = None
-        task.add_done_callback(self._ended)
         if header.api_key in self._shared.reads:  # nobody is left to read; a write goes on to its end
             self._reads[task] = None
 
@@ -401,7 +398,9 @@ class _Protocol(asyncio.BufferedProtocol):
         bound = self._shared.metrics.request(api.name)
         bound.count.inc()
         bound.seconds.observe(self._loop.time() - begun)
-        self._send()
+        if not self._sending:  # at the end of this round of the loop: one flush answers many
+            self._sending = True
+            self._loop.call_soon(self._send)
 
     def _learn(self, context: RequestContext, body: memoryview) -> None:
         """Note what the client says it is."""
@@ -433,6 +432,7 @@ class _Protocol(asyncio.BufferedProtocol):
     # Back-pressure.
 
     def _send(self) -> None:
+        self._sending = False
         transport = self._transport
         if transport is None or transport.is_closing():
             return

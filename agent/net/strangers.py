@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -78,13 +78,18 @@ class Strangers:
     def in_turn(self, dispatch: Dispatch) -> Dispatch:
         """The same, but requests before a login wait for their turns. A connection's keep their order."""
 
-        async def turned(
+        async def late(
             context: RequestContext, header: RequestHeader, body: memoryview
         ) -> list[Buffer] | None:
-            connection = context.connection
-            if connection.stranger or connection.queued:
-                await self._turn(connection)
+            await self._turn(context.connection)
             return await dispatch(context, header, body)
+
+        def turned(
+            context: RequestContext, header: RequestHeader, body: memoryview
+        ) -> Awaitable[list[Buffer] | None]:
+            connection = context.connection
+            waits = connection.stranger or connection.queued
+            return (late if waits else dispatch)(context, header, body)
 
         return turned
 

@@ -22,6 +22,7 @@ from prometheus_client import (
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from agent.telemetry.tally import Tally
 from agent.telemetry.traffic import Traffic
 
 FAST_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -69,6 +70,9 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"floe_{name}", text, labels, registry=self.registry)
 
+    def _tally(self, name: str, text: str) -> Tally:
+        return Tally(f"floe_{name}", text, self.registry)
+
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"floe_{name}", text, labels, registry=self.registry)
 
@@ -84,8 +88,8 @@ class Metrics:
         self.handshakes_failed = self._counter("handshakes_failed", "TLS handshakes that failed", "listener")
         self.frames_refused = self._counter("frames_refused", "Connections closed for what they sent")
         self.request_bytes = self._gauge("request_bytes_held", "Bytes of requests being worked on")
-        self.bytes_in = self._counter("bytes_in", "Bytes received from Kafka clients")
-        self.bytes_out = self._counter("bytes_out", "Bytes sent to Kafka clients")
+        self.bytes_in = self._tally("bytes_in", "Bytes received from Kafka clients")
+        self.bytes_out = self._tally("bytes_out", "Bytes sent to Kafka clients")
         self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
         self.requests = self._counter("requests", "Kafka requests answered", "api")
         self.request_seconds = self._seconds("request", "Time from frame to answer", "api")
@@ -142,8 +146,8 @@ class Metrics:
         )
 
     def _produce(self) -> None:
-        self.produce_bytes = self._counter("produce_bytes", "Bytes of accepted record batches")
-        self.produce_records = self._counter("produce_records", "Records accepted")
+        self.produce_bytes = self._tally("produce_bytes", "Bytes of accepted record batches")
+        self.produce_records = self._tally("produce_records", "Records accepted")
         self.produce_rejected = self._counter("produce_rejected", "Batches refused", "topic", "reason")
         self.put_seconds = self._seconds("put", "PUT of a chunk")
         self.get_hedged = self._counter("get_hedged", "GETs sent a second time because they were slow")

@@ -12,6 +12,10 @@ TICK_S: Final = 0.004
 """Deadlines within the same tick are over together, at its end: each is late by this at most, seconds."""
 
 
+TICKS_MAX: Final = 1_000
+"""Ticks that one round of the loop takes in."""
+
+
 class Due(Protocol):
     """Something that has a deadline."""
 
@@ -21,10 +25,10 @@ class Due(Protocol):
 
 
 class Deadlines:
-    """In one event loop. Times are the loop's, seconds."""
+    """In one event loop. Times are the loop's, seconds. `tick_s`: how much too late each may be at most."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, tick_s: float = TICK_S) -> None:
+        self._loop, self._tick_s = loop, tick_s
         self._ticks: dict[int, dict[Due, None]] = {}
         self._order: list[int] = []
         """The ticks that somebody waits for, or waited for, as a heap; each is in it once."""
@@ -37,7 +41,7 @@ class Deadlines:
 
     def add(self, one: Due, at: float) -> int:
         """Call it once `at` is over; gives its tick, by which it is removed."""
-        tick = int(at / TICK_S) + 1
+        tick = int(at / self._tick_s) + 1
         waiting = self._ticks.get(tick)
         if waiting is None:
             waiting = self._ticks[tick] = {}
@@ -59,14 +63,17 @@ class Deadlines:
                 return
             self._timer.cancel()
         self._timed = first
-        self._timer = self._loop.call_at(first * TICK_S, self._over)
+        self._timer = self._loop.call_at(first * self._tick_s, self._over)
+
+    def _is_over(self, tick: int, now: float) -> bool:
+        """Or nobody waits for it any more. The timer's own is over, whatever a clock of milliseconds says."""
+        return tick <= self._timed or tick * self._tick_s <= now or not self._ticks[tick]
 
     def _over(self) -> None:
         self._timer = None
         now = self._loop.time()
         over: list[dict[Due, None]] = []
-        # the timer's own tick is over, whatever a clock of whole milliseconds says
-        while self._order and (self._order[0] <= self._timed or self._order[0] * TICK_S <= now):
+        while self._order and len(over) < TICKS_MAX and self._is_over(self._order[0], now):
             over.append(self._ticks.pop(heapq.heappop(self._order)))
         if self._order:
             self._arm()

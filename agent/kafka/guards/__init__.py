@@ -11,6 +11,7 @@ there by then, a deleted topic under its old id too. No row goes on unasked beca
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from agent.kafka.context import Context
@@ -41,9 +42,9 @@ BY_THEMSELVES = frozenset((0, 1, 8))
 """APIs whose handlers ask."""
 
 
-async def guarded(ctx: Context, key: int, handler: Handler, request: Any, version: int) -> Any:
+def guarded(ctx: Context, key: int, handler: Handler, request: Any, version: int) -> Coroutine[Any, Any, Any]:
     """The handler's answer, or what stands for it where the client may not."""
     guard = None if ctx.services.authority.off else GUARDS.get(key)
     if guard is None:
-        return await handler.handle(ctx, request, version)
-    return await guard(ctx, request, version, handler.handle)
+        return handler.handle(ctx, request, version)
+    return guard(ctx, request, version, handler.handle)

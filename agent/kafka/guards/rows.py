@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
@@ -14,7 +14,7 @@ from agent.net.wire.api import Codec, Encoded
 from agent.net.wire.steps import ASKING_COST, Pace, encoded
 
 Handle = Callable[[Context, Any, int], Awaitable[Any]]
-Guard = Callable[[Context, Any, int, Handle], Awaitable[Any]]
+Guard = Callable[[Context, Any, int, Handle], Coroutine[Any, Any, Any]]
 OPENED_HERE_BYTES_MAX = 128 * 1024
 """Larger answers are decoded in a thread."""
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from agent.kafka.authority.needs import PRODUCE, PRODUCE_ID
 from agent.kafka.context import Context
@@ -27,12 +26,13 @@ from agent.kafka.handlers.quarantines import judged_apart
 from agent.kafka.handlers.schemas import require_current, require_schemas
 from agent.kafka.produce import traced
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
+from agent.kafka.produce.admitted import Admitted
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
-from agent.kafka.produce.firsts import First, Named
+from agent.kafka.produce.firsts import Named
 from agent.kafka.produce.keys import require_keys
 from agent.kafka.produce.obeyed import outside
-from agent.kafka.produce.records import require_records
+from agent.kafka.produce.records import looked_at, require_records
 from agent.kafka.produce.times import bad_times
 from agent.kafka.transactions.requests import NOT_YET
 from agent.net.wire.errors import WireError
@@ -75,30 +75,6 @@ NOT_REFUSED = (Code.NOT_ENOUGH_REPLICAS, Code.NOT_LEADER_OR_FOLLOWER, Code.REQUE
 
 class Unacknowledged(WireError):
     """A Produce with acks=0 failed: the connection is closed, as Kafka does."""
-
-
-@dataclass(slots=True)
-class _Admitted:
-    """A request's admitted batches and where their answers go."""
-
-    offered: list[Offered] = field(default_factory=list)
-    answers: list[PartitionProduceResponse] = field(default_factory=list)
-    partitions: list[Partition] = field(default_factory=list)
-    named: list[Named] = field(default_factory=list)
-
-    def firsts(self) -> list[First]:
-        """What may be a producer's first batch."""
-        headers = (each.header for each in self.offered)
-        return [First(*row) for row in zip(self.named, self.partitions, headers, strict=True)]
-
-    def drop(self, at: int) -> None:
-        """Take one out: its answer is another one."""
-        del self.offered[at], self.answers[at], self.partitions[at], self.named[at]
-
-    @property
-    def size(self) -> int:
-        """Record bytes of all batches."""
-        return sum(batch.size for batch in self.offered)
 
 
 async def handle(ctx: Context, request: ProduceRequest, version: int) -> ProduceResponse | None:
@@ -146,27 +122,30 @@ def _may_be_of(ctx: Context, request: ProduceRequest) -> bool:
     return True
 
 
-async def _catch_up(ctx: Context, request: ProduceRequest, version: int) -> None:
-    """A topic that is not known here may have been created through another agent."""
-    by_id = version >= TOPIC_IDS_SINCE
-    if any(find_topic(ctx.state, t.name, t.topic_id, by_id) is None for t in request.topic_data):
-        await ctx.barrier()
+def _unknown(ctx: Context, request: ProduceRequest, version: int) -> bool:
+    """Whether a topic is not known here: it may have been created through another agent."""
+    state, by_id = ctx.state, version >= TOPIC_IDS_SINCE
+    for topic_data in request.topic_data:
+        if find_topic(state, topic_data.name, topic_data.topic_id, by_id) is None:
+            return True
+    return False
 
 
 async def _admit_in_order(
     ctx: Context, request: ProduceRequest, version: int
-) -> tuple[ProduceResponse, asyncio.Future[list[Outcome]] | None, _Admitted]:
+) -> tuple[ProduceResponse, asyncio.Future[list[Outcome]] | None, Admitted]:
     """Checks, then room in the buffer, then the buffer; never overtaken by the connection's next request.
 
     Nor does it overtake what failed since it came and is going to be sent again.
     """
-    admitted = _Admitted()
+    admitted = Admitted()
     transaction = 0
     if request.transactional_id:
         transaction = IMPLICIT if version >= V2_SINCE else EXPLICIT
     came = _failures(ctx)
     async with ctx.client.admission():
-        await _catch_up(ctx, request, version)
+        if _unknown(ctx, request, version):
+            await ctx.barrier()
         response = ProduceResponse()
         for topic_data in request.topic_data:
             response.responses.append(await _admit_topic(ctx, topic_data, version, transaction, admitted))
@@ -184,7 +163,9 @@ async def _admit_in_order(
         ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
         if (trace := current.get()) is not None:
             traced.note(trace, admitted.partitions, admitted.offered)
-        outcomes = ctx.services.produce.append(ctx.client.connection, admitted.offered, ctx.state.revision)
+        outcomes = ctx.services.produce.append(
+            ctx.client.connection, admitted.offered, ctx.state.revision, admitted.size
+        )
         return response, outcomes, admitted
 
 
@@ -213,7 +194,7 @@ def _wait_for(ctx: Context, named: Named, data: PartitionProduceData) -> None:
             ctx.client.firsts.refuse(named, peek(data.records), asyncio.get_running_loop().time())
 
 
-def _waits(ctx: Context, admitted: _Admitted, at: int) -> None:
+def _waits(ctx: Context, admitted: Admitted, at: int) -> None:
     """Likewise of one that was admitted."""
     header, now_s = admitted.offered[at].header, asyncio.get_running_loop().time()
     ctx.client.firsts.refuse(admitted.named[at], header, now_s)
@@ -237,16 +218,17 @@ def _judged_by_now(ctx: Context, offered: Sequence[Offered]) -> bool:
 
 
 async def _room(
-    ctx: Context, request: ProduceRequest, admitted: _Admitted, came: tuple[int, int]
+    ctx: Context, request: ProduceRequest, admitted: Admitted, came: tuple[int, int]
 ) -> str | None:
     """Take room in the buffer; why there is none for this request, or None."""
     driver, size = ctx.services.produce, admitted.size
     if _failures(ctx) == came:
-        try:
-            async with asyncio.timeout(_seconds(ctx, request)):
-                await driver.room(size)
-        except TimeoutError:
-            return "The agent's produce buffer is full: send again."
+        if not driver.budget.taken(size):
+            try:
+                async with asyncio.timeout(_seconds(ctx, request)):
+                    await driver.room(size)
+            except TimeoutError:
+                return "The agent's produce buffer is full: send again."
         judged = _judged_by_now(ctx, admitted.offered)
         now_s = asyncio.get_running_loop().time()
         ordered = ctx.client.firsts.in_order(admitted.firsts(), came, now_s)
@@ -258,7 +240,7 @@ async def _room(
     return "An earlier write failed; nothing was written: send again."
 
 
-async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
+async def _refuse_foreign(ctx: Context, name: str, admitted: Admitted) -> None:
     """Refuse transactional batches of another producer than the one that the transactional id belongs to.
 
     They would become part of that other producer's transaction.
@@ -287,16 +269,16 @@ async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
 
 
 async def _admit_topic(
-    ctx: Context, topic_data: TopicProduceData, version: int, transaction: int, admitted: _Admitted
+    ctx: Context, topic_data: TopicProduceData, version: int, transaction: int, admitted: Admitted
 ) -> TopicProduceResponse:
     by_id = version >= TOPIC_IDS_SINCE
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
-    judged = ctx.state.revision
-    topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, by_id)
+    state = ctx.state
+    judged, topic = state.revision, find_topic(state, topic_data.name, topic_data.topic_id, by_id)
     name = topic.name if topic is not None else topic_data.name
     if (topic is not None or not by_id) and not ctx.may(PRODUCE, name):
         return _refuse_topic(topic_data, PRODUCE.code, None)
-    rules = topic_rules(topic.configs, ctx.state.cluster_configs) if topic is not None else None
+    rules = topic_rules(topic.configs, state.cluster_configs) if topic is not None else None
     for data in topic_data.partition_data:
         answer = PartitionProduceResponse(index=data.index, base_offset=-1)
         response.partition_responses.append(answer)
@@ -306,8 +288,7 @@ async def _admit_topic(
             _wait_for(ctx, named, data)
             continue
         try:
-            offered = await _admit_batch(ctx, topic, partition, data, rules, version, transaction)
-            offered = offered._replace(judged=judged)
+            offered = await _admit_batch(ctx, topic, partition, data, rules, version, transaction, judged)
         except Rejected as rejected:
             _reject(answer, rejected, partition.log_start)
             _note(ctx, partition, rejected.code, rejected.message)
@@ -316,10 +297,7 @@ async def _admit_topic(
             continue
         if rules.append_time:
             answer.log_append_time_ms = offered.header.max_timestamp
-        admitted.offered.append(offered)
-        admitted.answers.append(answer)
-        admitted.partitions.append(partition)
-        admitted.named.append(named)
+        admitted.add(offered, answer, partition, named)
     return response
 
 
@@ -331,6 +309,7 @@ async def _admit_batch(
     rules: TopicRules,
     version: int,
     transaction: int,
+    judged: int,
 ) -> Offered:
     """The batch as it will be stored. Raises Rejected."""
     now_ms = ctx.services.replica.wall_ms()
@@ -341,10 +320,12 @@ async def _admit_batch(
             rejected.bad_records = await bad_times(data.records, rules, now_ms)
         raise
     assert data.records is not None
-    await require_records(data.records, header, rules)
+    if not looked_at(data.records, header, rules):
+        await require_records(data.records, header)
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
-    offered = Offered(partition.handle, data.records, header, transaction * header.transactional)
+    part = transaction * header.transactional if transaction else 0
+    offered = Offered(partition.handle, data.records, header, part, judged)
     if rules.own or topic.value_schema_id is not None or topic.key_schema_id is not None:
         offered = await _judged(ctx, partition, offered, rules, now_ms)
     if rules.append_time:
@@ -372,17 +353,35 @@ async def _judged(
     return offered
 
 
+class _Waiting:
+    """Who waits for the outcomes of a request; beyond its deadline there are none."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, pending: asyncio.Future[list[Outcome]]) -> None:
+        self._pending = pending
+
+    def due(self) -> None:
+        """See Deadlines."""
+        if not self._pending.done():
+            self._pending.set_result([])
+
+
 async def _await_outcomes(
     ctx: Context,
     request: ProduceRequest,
     version: int,
-    admitted: _Admitted,
+    admitted: Admitted,
     pending: asyncio.Future[list[Outcome]],
 ) -> None:
+    """Whoever is cancelled, or waits no longer, changes nothing for the driver, which looks at `pending`."""
+    waiting, deadlines = _Waiting(pending), ctx.services.deadlines
+    tick = deadlines.add(waiting, asyncio.get_running_loop().time() + _seconds(ctx, request))
     try:
-        async with asyncio.timeout(_seconds(ctx, request)):
-            outcomes: Sequence[Outcome] = await asyncio.shield(pending)
-    except TimeoutError:
+        outcomes = await pending
+    finally:
+        deadlines.remove(waiting, tick)
+    if not outcomes:
         message = "The batch was not acknowledged in time; it may have been written."
         outcomes = [Outcome(Code.REQUEST_TIMED_OUT, message=message)] * len(admitted.answers)
     _settle(ctx, version, admitted, outcomes)
@@ -392,7 +391,7 @@ def _settle_later(
     ctx: Context,
     version: int,
     response: ProduceResponse,
-    admitted: _Admitted,
+    admitted: Admitted,
     pending: asyncio.Future[list[Outcome]],
 ) -> None:
     """Of acks=0: what comes next waits for the outcomes (rule 17), the place of the answer does not.
@@ -410,7 +409,7 @@ def _settle_later(
     ctx.client.turns.hold(pending)
 
 
-def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[Outcome]) -> None:
+def _settle(ctx: Context, version: int, admitted: Admitted, outcomes: Sequence[Outcome]) -> None:
     """Fill in the answers; what is stored is counted, what is refused leaves a trace."""
     stored = records = 0
     metrics = ctx.services.metrics

@@ -19,10 +19,16 @@ class ByteBudget:
         """How many requests wait for room."""
         return len(self._waiting)
 
+    def taken(self, size: int) -> bool:
+        """Take `size` bytes if there is room and nobody waits for it; whether they are taken."""
+        if self._waiting or not self._fits(size):
+            return False
+        self.used += size
+        return True
+
     async def take(self, size: int) -> None:
         """Take `size` bytes, waiting for room; one above the limit gets in alone. Safe to cancel."""
-        if not self._waiting and self._fits(size):
-            self.used += size
+        if self.taken(size):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (size, granted)

@@ -156,6 +156,7 @@ class ProduceDriver:
         self._submitted: set[asyncio.Future[list[Result]]] = set()
         self._next_number = 1
         self._timer: asyncio.TimerHandle | None = None
+        self._timed = 0.0  # when it is over
         self._traced = False  # whether something in the buffer is
         self._idle = asyncio.Event()
         self._idle.set()
@@ -170,16 +171,16 @@ class ProduceDriver:
         await self.budget.take(size)
 
     def append(
-        self, connection: int, batches: Sequence[Offered], judged: int | None = None
+        self, connection: int, batches: Sequence[Offered], judged: int | None = None, size: int | None = None
     ) -> asyncio.Future[list[Outcome]]:
         """Put the batches of one request into the buffer; resolves to their outcomes, never fails.
 
         Their bytes must have been taken with `room` before. Synchronous up to the return, so the order
         of the calls is the order of the batches. `judged`: the revision of now, where no topic of theirs was
-        bound anew since they were looked at; None: the one by which they were.
+        bound anew since they were looked at; None: the one by which they were. `size`: of all batches, bytes.
         """
         judged = min(batch.judged for batch in batches) if judged is None else judged
-        size = sum(batch.size for batch in batches)
+        size = sum(batch.size for batch in batches) if size is None else size
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         waiting, trace = [WAITING] * len(batches), current.get()
         request = Request(connection, self._loop.time(), size, future, waiting, len(batches), judged, trace)
@@ -192,7 +193,7 @@ class ProduceDriver:
             self._give_up_all(Closed())
         elif self.away():
             self._give_up_all(Away())
-        else:
+        elif self._timer is None or not self._planner.waits:
             self._poke()
         return future
 
@@ -233,11 +234,12 @@ class ProduceDriver:
         self._give_up_all(Closed())
         await asyncio.gather(*puts, return_exceptions=True)
 
+    def _look(self) -> None:
+        self._timer = None
+        self._poke()
+
     def _poke(self) -> None:
         """Flush while a flush is due, then look again when the planner says."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         while True:
             decision = self._planner.decide(self._loop.time())
             if decision.reason is None:
@@ -246,8 +248,17 @@ class ProduceDriver:
                 self._give_up_all(StaleIncarnation("registering anew"))
                 break
             self._flush()
-        if decision.wake_at is not None:
-            self._timer = self._loop.call_at(decision.wake_at, self._poke)
+        self._wake(decision.wake_at)
+
+    def _wake(self, at: float | None) -> None:
+        """Look again then. A timer that is over sooner stays: to look in vain costs less than another."""
+        if self._timer is not None:
+            if at is not None and self._timed <= at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            self._timed, self._timer = at, self._loop.call_at(at, self._look)
 
     def _flush(self) -> None:
         now = self._loop.time()

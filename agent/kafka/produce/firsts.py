@@ -56,14 +56,11 @@ class _Beginnings:
 
     def __init__(self, most: int, wait_s: float) -> None:
         self._most, self._wait_s = most, wait_s
-        self._kept: dict[Key, _Kept] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
+        self.kept: dict[Key, _Kept] = {}
 
     def before(self, key: Key, sequence: int, now_s: float) -> _Kept | None:
         """What a batch of that sequence has to wait for, if anything; not for ever."""
-        kept = self._kept.get(key)
+        kept = self.kept.get(key)
         if kept is None or now_s - kept.at_s > self._wait_s or not _behind(sequence, kept.sequence):
             return None
         return kept
@@ -72,14 +69,14 @@ class _Beginnings:
         """Unless one before it is kept."""
         if self.before(key, new.sequence, new.at_s) is not None:
             return
-        self._kept.pop(key, None)
-        if len(self._kept) >= self._most:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = new
+        self.kept.pop(key, None)
+        if len(self.kept) >= self._most:
+            del self.kept[next(iter(self.kept))]
+        self.kept[key] = new
 
     def drop(self, key: Key) -> None:
         """It is waited for no longer."""
-        self._kept.pop(key, None)
+        self.kept.pop(key, None)
 
 
 class Firsts:
@@ -95,7 +92,7 @@ class Firsts:
 
     def in_order(self, batches: Iterable[First], failures: Failures, now_s: float) -> bool:
         """Whether none is behind one that failed, or a first one that may have. Call it before `note`."""
-        if not self._taken and not self._refused:
+        if not (self._taken.kept or self._refused.kept):
             return True
         return all(self._in_order(batch, failures, now_s) for batch in batches)
 
@@ -122,7 +119,7 @@ class Firsts:
             if header.producer_id < 0:
                 continue
             known = header.producer_id in batch.partition.producers
-            if known and not self._refused:
+            if known and not self._refused.kept:
                 continue
             key = batch.named, header.producer_id, header.producer_epoch
             self._refused.drop(key)

@@ -105,7 +105,9 @@ class FlushPlanner:
 
     def arrived(self, connection: int, size: int, batches: int, now: float) -> None:
         """A request with `batches` batches of `size` bytes entered the buffer."""
-        known = self._connections.setdefault(connection, _Connection())
+        known = self._connections.get(connection)
+        if known is None:
+            known = self._connections[connection] = _Connection()
         if known.answered_at is not None:
             taken, known.answered_at = now - known.answered_at, None
             if taken <= self.limits.linger_s:  # else it was idle, and nobody waits that long anyway
@@ -156,6 +158,16 @@ class FlushPlanner:
         """A flush took so many PUTs more than its one; they come out of the budget of the next."""
         self._tokens -= puts
 
+    @property
+    def waits(self) -> bool:
+        """Whether what arrives brings no flush sooner: one is under way, and the buffer is not full."""
+        return self.in_flight > 0 and not self.draining and not self._full
+
+    @property
+    def _full(self) -> bool:
+        limits = self.limits
+        return self.buffered_bytes >= limits.buffer_bytes_max or self.buffered_batches >= limits.batches_max
+
     def decide(self, now: float) -> Decision:
         """Whether a flush is due at `now`, and if not, when to ask again."""
         if self._oldest is None or self.in_flight >= self.limits.in_flight_max:
@@ -171,10 +183,9 @@ class FlushPlanner:
         return Decision(reason)
 
     def _due(self, now: float, oldest: float) -> tuple[Reason | None, float | None]:
-        limits = self.limits
-        if self.buffered_bytes >= limits.buffer_bytes_max or self.buffered_batches >= limits.batches_max:
+        if self._full:
             return Reason.FULL, None
-        linger = limits.linger_s
+        linger = self.limits.linger_s
         if self.in_flight:
             linger = max(linger, self.usual_s) * LINGER_GROWTH ** (self.in_flight - 1)
         linger_end = oldest + linger

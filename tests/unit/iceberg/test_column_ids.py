@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from iceberg.column_ids import VALUE_ID, ColumnIds
+from iceberg.column_ids import VALUE_ID, ColumnIds, Names
 from iceberg.mapping import Field, Kind, Leaf
 
 Named = str | tuple[str, str]
@@ -68,11 +68,9 @@ def test_a_third_name_does_not_take_what_the_second_has() -> None:
 
 def test_a_table_whose_columns_changed_places_keeps_them_so() -> None:
     """Before, a new field took the column of the renamed one that stood behind it: there are rows by that."""
-    known = [["8.price:integer", 15, {"R": "price"}], ["8.cost:integer", 15, {"R": "cost"}]]
-    known.append(["8.cost:integer", 16, {"R": "cost"}])
-    ids = ColumnIds({}, 16)
-    for key, column, names in known:
-        ids.known.setdefault(str(key), {})[int(str(column))] = dict(names)  # type: ignore[call-overload]
+    price: dict[int, Names] = {15: {"R": "price"}}
+    cost_then: dict[int, Names] = {15: {"R": "cost"}, 16: {"R": "cost"}}
+    ids = ColumnIds({"8.price:integer": price, "8.cost:integer": cost_then}, 16)
     for cost in ("cost", RENAMED):
         assert take(ids, "price", cost) == [15, 16]
         assert take(ids, cost, "price") == [16, 15]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from agent.kafka.fetch.deadlines import TICK_S, Deadlines
+from agent.kafka.fetch.deadlines import TICK_S, TICKS_MAX, Deadlines
 from objectstore import tasks
 from tests.sim.loop import RESOLUTION_S, TURN_S, VirtualLoop
 from tests.unit.coordination.conftest import until
@@ -128,3 +128,23 @@ async def test_one_that_fails_keeps_no_other_from_its_end(monkeypatch: pytest.Mo
     await all_over(deadlines)
     assert len(over) == 2
     assert tasks.DEFECTS.counts == {"deadline": 1}
+
+
+async def called(one: One) -> None:
+    await until(lambda: one.at > 0)
+
+
+async def test_ticks_that_nobody_waits_for_any_more_are_let_go() -> None:
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, begun = Deadlines(loop, 0.01), asyncio.get_running_loop().time()
+    for number in range(2 * TICKS_MAX):
+        gone = One(over)
+        deadlines.remove(gone, deadlines.add(gone, begun + LONG_S + number * 0.01))
+    for seconds in (0.02, 0.02):
+        one = One(over)
+        at = loop.time() + seconds
+        deadlines.add(one, at)
+        await called(one)
+        assert one.at >= at
+    assert len(deadlines) == 0
+    assert len(over) == 2

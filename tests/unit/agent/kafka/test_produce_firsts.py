@@ -182,6 +182,7 @@ async def test_what_ends_by_an_exception_has_failed_for_those_behind_it(
         raise ValueError("a defect")
 
     monkeypatch.setattr(agent.services.produce, "room", room)
+    monkeypatch.setattr(agent.services.produce.budget, "taken", lambda size: False)
     first, second = (
         batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)
     )
