@@ -314,10 +314,11 @@ DAMAGES = [
     # places
     _damage("a row twice", lambda rows: _again(rows, ODD), (DOUBLED, ODD, "")),
     _damage("a row missing", lambda rows: _lost(rows, ODD), (MISSING, ODD, ""), (GAP, ODD, "")),
-    _damage("the last row missing", lambda rows: _lost(rows, END - 1), (MISSING, END - 1, "")),
+    _damage("the last row missing", lambda rows: _lost(rows, END - 1), (MISSING, END - 1, ""),
+            (GAP, END - 1, "")),
     _damage("the first row missing", lambda rows: _lost(rows, 0), (MISSING, 0, ""), (GAP, 0, "")),
     _damage("a partition missing", lambda rows: rows.clear(),
-            *((MISSING, offset, "") for offset in range(END))),
+            *((MISSING, offset, "") for offset in range(END)), (GAP, 0, "")),
     _damage("two rows exchanged", _rows_exchanged,
             *((CHANGED, offset, "") for offset in (BROKEN, MISTYPED))),
     _damage("a row beyond the end", lambda rows: _again(rows, RAW, offset=END), (PLACE, END, "")),
