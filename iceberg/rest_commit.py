@@ -89,7 +89,6 @@ def apply(
             metadata_location=location,
         )
         content = _dump(updated, row_id)
-    # NotImplementedError is pyiceberg's answer to an update of a kind that it does not apply.
     except REFUSALS as error:
         raise bad_request(f"the updates cannot be applied: {error}") from error
     return rest_stamps.stamped(content, request, base, location, now_ms)

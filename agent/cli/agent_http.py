@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
-from agent.cli.opening import opened, unknown
+from agent.cli.opening import addressed, opened, unknown
 
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 64 << 20
@@ -51,17 +51,13 @@ def fetch(base: str, path: str, body: object | None = None, *, seconds_max: floa
     # imported here: Python's HTTP client takes a while, and not every command that may ask does
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
-    from urllib.parse import urlsplit
     from urllib.request import Request
 
     url = base.rstrip("/") + path
     try:
-        parts = urlsplit(url)
-        host, _ = (parts.hostname or "").encode("idna"), parts.port
+        addressed(url)
     except ValueError as error:
         raise usage(f"--http {base!r} is not http://host:port: {error}") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise usage(f"--http {base!r} must begin with http:// or https://, and name a host")
     data = None if body is None else json.dumps(body).encode()
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -56,11 +57,15 @@ def delete(
         async with session(bootstrap) as kafka:
             return await requests.delete(kafka, list(dict.fromkeys(names)))
 
-    deleted, problems = asyncio.run(work())
-    if deleted and output is Form.JSON:
-        print_json({"deleted": deleted})
-    elif deleted:
-        results().print(f"deleted {', '.join(deleted)}")
+    tell(*asyncio.run(work()), output)
+
+
+def tell(names: Sequence[str], problems: Sequence[Failure], output: Form) -> None:
+    """What is deleted, then why the rest is not. Raises Failure for that."""
+    if names and output is Form.JSON:
+        print_json({"deleted": names})
+    elif names:
+        results().print(f"deleted {', '.join(names)}")
     if problems:
         raise together(problems)
 

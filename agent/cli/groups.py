@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import group_requests
+from agent.cli import deleted, group_requests
 from agent.cli.coordinators import coordinators, listed
-from agent.cli.failures import EPILOG, Failure, refused, together, usage
+from agent.cli.failures import EPILOG, Failure, refused, usage
 from agent.cli.group_requests import Group, Place
 from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
 from agent.cli.output import print_json, print_table, results
@@ -170,23 +170,17 @@ def delete(
     output: Output = Form.TABLE,
 ) -> None:
     """Delete groups that have no members, with their positions; all that can be."""
-    deleted, problems = run(_deleted(bootstrap, list(dict.fromkeys(names))))
-    if deleted and output is Form.JSON:
-        print_json({"deleted": deleted})
-    elif deleted:
-        results().print(f"deleted {', '.join(deleted)}")
-    if problems:
-        raise together(problems)
+    deleted.tell(*run(_deleted(bootstrap, list(dict.fromkeys(names)))), output)
 
 
 async def _deleted(bootstrap: str, names: Sequence[str]) -> tuple[list[str], list[Failure]]:
     """Which groups are deleted, and why the others are not; each is its own agent's to delete."""
-    deleted, problems = [], []
+    gone, problems = [], []
     async with coordinators(bootstrap) as agents:
         for name in names:
             try:
                 await agents.ask(name, partial(group_requests.delete, name=name))
-                deleted.append(name)
+                gone.append(name)
             except Failure as failure:
                 problems.append(failure)
-    return deleted, problems
+    return gone, problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from urllib.request import Request
 
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def addressed(url: str) -> SplitResult:
+    """The parts of a URL that can be asked by HTTP. Raises ValueError, which says why it is none."""
+    parts = urlsplit(url)
+    host, _ = (parts.hostname or "").encode("idna"), parts.port
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError("it begins with http:// or https://, and names a host")
+    return parts
 
 
 def opened(request: Request, seconds_max: float, *, own: bool = True) -> HTTPResponse:

@@ -6,10 +6,10 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlencode, urlunsplit
 
 from agent.cli.failures import Failure, Status, unreachable, usage
-from agent.cli.opening import opened, unknown
+from agent.cli.opening import addressed, opened, unknown
 
 ANSWER_S_MAX = 60.0
 ANSWER_BYTES_MAX = 64 << 20
@@ -60,12 +60,9 @@ class Registry:
     def __init__(self, base: str, *, own: bool = True) -> None:
         self._own = own
         try:
-            parts = urlsplit(base)
-            host, _ = (parts.hostname or "").encode("idna"), parts.port
+            parts = addressed(base)
         except ValueError as error:
-            raise usage(f"{base!r} is no URL of a registry: {error}") from None
-        if parts.scheme not in ("http", "https") or not host:
-            raise usage(f"{base!r} is no URL of a registry: give http://host:port")
+            raise usage(f"{base!r} is no URL of a registry, as http://host:port is: {error}") from None
         self._base = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
         self._headers = {"Accept": "application/json"}
         if parts.username is not None:
