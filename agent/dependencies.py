@@ -80,7 +80,7 @@ def store_options(config: Config, clock: Clock, *, tries_max: int | None = None)
         retry=retry,
         pace=clock,
         now_ms=clock.now_ms,
-        extra=given.options,
+        extra={name: value.get_secret_value() for name, value in given.options.items()},
     )
 
 

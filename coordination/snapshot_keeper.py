@@ -23,6 +23,7 @@ from coordination.state.cluster import SNAPSHOTS_KEPT, trim_bound
 from coordination.state.freeze import Frozen, freeze
 from coordination.steps import reach
 from objectstore.naming import SNAPSHOTS, parse_snapshot_key, snapshot_key
+from objectstore.removal import Removal, require_none
 from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition
 
 CLAIM = "snapshot"
@@ -67,6 +68,7 @@ class SnapshotKeeper(Job):
         super().__init__(replica, self.options.poll_s)
         self._log = log
         self._store = store
+        self._removal = Removal(store.delete)
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
         self._unconfirmed_since: float | None = None
@@ -108,7 +110,8 @@ class SnapshotKeeper(Job):
             _logger.warning("snapshot %s is not recorded: %s", key, result.message)
         else:
             _logger.info("wrote snapshot %s, %d bytes", key, size)
-            await self._delete_old()
+            with self.item("old snapshots"):
+                await self._delete_old()
         return revision
 
     async def _confirm(self, revision: int, rebuilt: int) -> None:
@@ -192,4 +195,6 @@ class SnapshotKeeper(Job):
                 if name is not None and name.revision < snapshots[0].revision:
                     old.append(meta.key)
         reach("snapshot/delete-old")
-        await self._store.delete(old)
+        kept: list[str] = []
+        await self._removal(old, kept.append)
+        require_none(kept)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from iceberg import metadata
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 TABLE = ("audits", "offsets")
 TOPIC_ID, FINDINGS, OFFSETS = "audit.topic-id", "audit.findings", "audit.next-offsets"
-"""Of a snapshot's summary: the topic's id in hexadecimal, how many findings, `partition:offset,…`."""
+FROM = "audit.from-offsets"
+"""Of a snapshot's summary: the topic's id in hexadecimal, how many findings, and `partition:offset,…` up to
+where, and from where on, it compared."""
 
 CLIENT_ID = "floe-audit"
 """What audits call themselves when they read a topic: to be cleared where it redacts, else all differs."""
@@ -47,11 +49,15 @@ _logger = logging.getLogger("floe.iceberg.audited")
 class Outcome:
     """Of a topic's newest audit the `findings`; of its newest equal one the time, Unix ms (0: none), and by
     partition the offset up to which it compared.
+
+    `unequal`: by partition where the lowest one began whose findings no later one has looked at and found
+    equal. While there is such a one an equal audit of other records changes nothing.
     """
 
     findings: int
     equal_ms: int = 0
     next_offsets: Mapping[int, int] | None = None
+    unequal: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +128,25 @@ def take(outcomes: dict[bytes, Outcome], snapshot: Mapping[str, Any]) -> None:
     topic_id, findings = _bytes(summary.get(TOPIC_ID)), _number(summary.get(FINDINGS))
     if topic_id is None or findings is None:
         return
-    before = outcomes.pop(topic_id, None)
-    if findings:
-        known = (0, None) if before is None else (before.equal_ms, before.next_offsets)
-        outcomes[topic_id] = Outcome(findings, *known)
-    else:
-        offsets = dict(_offsets(summary.get(OFFSETS)))
-        outcomes[topic_id] = Outcome(0, int(snapshot["timestamp-ms"]), offsets)
+    before = outcomes.pop(topic_id, None) or Outcome(0)
+    outcomes[topic_id] = _after(before, findings, snapshot)
     if len(outcomes) > TOPICS_MAX:
         del outcomes[next(iter(outcomes))]
+
+
+def _after(before: Outcome, findings: int, snapshot: Mapping[str, Any]) -> Outcome:
+    """The outcome with one more audit. Versions before this one did not tell from where on they compared:
+    an equal one of theirs settles all.
+    """
+    summary = snapshot["summary"]
+    begun, unequal = dict(_offsets(summary.get(FROM))), dict(before.unequal or {})
+    if findings:
+        unequal |= {part: min(first, unequal.get(part, first)) for part, first in begun.items()}
+        return replace(before, findings=findings, unequal=unequal)
+    left = {part: first for part, first in unequal.items() if begun.get(part, first + 1) > first}
+    if FROM in summary and left:
+        return replace(before, unequal=left)
+    return Outcome(0, int(snapshot["timestamp-ms"]), dict(_offsets(summary.get(OFFSETS))))
 
 
 def _offsets(text: Any) -> Iterator[tuple[int, int]]:

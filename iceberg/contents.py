@@ -1,10 +1,12 @@
 """What an object says of itself: whether it is whole under its name, and under which name it belongs.
 
 Every kind names itself in its header, but for files of tables, whose names hold the checksum of their bytes.
-CPU work only, but for `Owners`.
+CPU work only, but for `Owners`, which does it in a thread.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from coordination import snapshot
 from coordination.archive import piece as pieces
@@ -27,6 +29,7 @@ from objectstore.naming import (
     segment_key,
 )
 from objectstore.store import ObjectStore
+from objectstore.turns import off_loop
 
 _ERRORS = (
     chunk.CorruptChunk,
@@ -75,15 +78,41 @@ def _piece_of(content: bytes) -> PieceId:
 
 
 def _file_problem(key: str, content: bytes) -> str:
-    """Of a table's file. Of other engines' only the form is known."""
-    seal = seal_of(key)
-    if seal is not None:
-        sums = Sums()
-        sums.add(content, seal[0])
-        return "" if sums.of(seal[0]) == seal[1] else "its bytes do not have the checksum in its name"
-    if key.endswith(".parquet") and not (content.startswith(_PARQUET) and content.endswith(_PARQUET)):
-        return "not a Parquet file: it begins or ends otherwise, or was cut short"
-    return "" if content else "it is empty"
+    """Of a table's file."""
+    found = InPieces(key)
+    found.add(content)
+    return found.problem()
+
+
+def is_file(key: str) -> bool:
+    """Whether it is a table's file: what is wrong with it shows piece by piece, too."""
+    return kind_of(key) in ("data", "metadata")
+
+
+class InPieces:
+    """What is wrong with a table's file, once all was added. Of other engines' only the form is known."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._seal = seal_of(key)
+        self._sums = Sums()
+        self._first = self._last = b""
+
+    def add(self, piece: bytes) -> None:
+        """The next bytes of it."""
+        if self._seal is not None:
+            self._sums.add(piece, self._seal[0])
+        self._first = (self._first + piece[: len(_PARQUET)])[: len(_PARQUET)]
+        self._last = (self._last + piece[-len(_PARQUET) :])[-len(_PARQUET) :]
+
+    def problem(self) -> str:
+        """Why this is not the file, empty when it is, or may be."""
+        if self._seal is not None:
+            kind, told = self._seal
+            return "" if self._sums.of(kind) == told else "its bytes do not have the checksum in its name"
+        if self._key.endswith(".parquet") and (self._first, self._last) != (_PARQUET, _PARQUET):
+            return "not a Parquet file: it begins or ends otherwise, or was cut short"
+        return "" if self._first else "it is empty"
 
 
 class Owners:
@@ -96,32 +125,20 @@ class Owners:
     async def of(self, content: bytes) -> str:
         """The key that these bytes are whole under; empty when there is none. Raises StoreError."""
         try:
-            named = self._by_header(content)
-            if named:
-                return named if not problem(named, content) else ""
+            named = await off_loop(len(content), partial(_named, content))
+            if named is not None:
+                return named
             if content.startswith(snapshot.MAGIC):
-                return await self._listed(f"{SNAPSHOTS}{snapshot.check(content):016x}-", ".snap")
+                revision = await off_loop(len(content), partial(snapshot.check, content))
+                return await self._listed(f"{SNAPSHOTS}{revision:016x}-", ".snap")
         except _ERRORS:
             return ""
         for kind in ("x", "c"):
-            sums = Sums()
-            sums.add(content, kind)
-            found = await self._listed(f"{self._tables}/", "", f".{kind}{sums.of(kind)}.")
+            told = await off_loop(len(content), partial(_sum, content, kind))
+            found = await self._listed(f"{self._tables}/", "", f".{kind}{told}.")
             if found:
                 return found
         return ""
-
-    def _by_header(self, content: bytes) -> str:
-        """The key that the object's header names; empty where it has none."""
-        if content.startswith(b"FLOECHNK"):
-            return chunk_key(chunk.decode_header(content).chunk)
-        if content.startswith(b"FLOESEGM"):
-            return segment_key(segment.decode_header(content)[1])
-        if content.startswith(b"FLOEMANI"):
-            return manifest_key(manifest.name_of(content))
-        if content.startswith(pieces.MAGIC):
-            return piece_key(_piece_of(content))
-        return FINGERPRINT_KEY if content.startswith(b'{\n  "format"') and b'"cluster_id"' in content else ""
 
     async def _listed(self, prefix: str, end: str, part: str = "") -> str:
         async for page in self._store.list(prefix):
@@ -129,6 +146,33 @@ class Owners:
                 if meta.key.endswith(end) and part in meta.key:
                     return meta.key
         return ""
+
+
+def _named(content: bytes) -> str | None:
+    """The key that the object's header names, empty where it is not whole there; None where it has none."""
+    named = _by_header(content)
+    if not named:
+        return None
+    return named if not problem(named, content) else ""
+
+
+def _sum(content: bytes, kind: str) -> str:
+    sums = Sums()
+    sums.add(content, kind)
+    return sums.of(kind)
+
+
+def _by_header(content: bytes) -> str:
+    """The key that the object's header names; empty where it has none."""
+    if content.startswith(b"FLOECHNK"):
+        return chunk_key(chunk.decode_header(content).chunk)
+    if content.startswith(b"FLOESEGM"):
+        return segment_key(segment.decode_header(content)[1])
+    if content.startswith(b"FLOEMANI"):
+        return manifest_key(manifest.name_of(content))
+    if content.startswith(pieces.MAGIC):
+        return piece_key(_piece_of(content))
+    return FINGERPRINT_KEY if content.startswith(b'{\n  "format"') and b'"cluster_id"' in content else ""
 
 
 def kind_of(key: str) -> str:

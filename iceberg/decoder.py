@@ -19,7 +19,7 @@ from typing import Any
 import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from iceberg import plain_decoder
@@ -29,9 +29,15 @@ from iceberg.native import NativePanic, no_panic
 from iceberg.together import Together
 from schema import diagnosis
 from schema.descriptors import MessageType
+from schema.rules.presence import reachable
 
 ERROR_CHARS_MAX = 400
 """Characters of one row's error."""
+
+MESSAGES_MAX = 1_000
+"""Types of messages that are inside one, up to which ptars is asked: it calls itself as deep as they go, and
+some thousands end the process.
+"""
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us", duration_unit="us", list_value_name="element")
 _ANY = pa.struct([("type_url", pa.string()), ("value", pa.binary())])
@@ -87,19 +93,19 @@ class Decoder:
         self, payloads: Sequence[bytes | None], errors: dict[int, str]
     ) -> tuple[list[bytes], list[int]]:
         """The good ones, written again, and their rows; why the others are bad goes to `errors`."""
-        parse, options, required = self._kind.message_class.FromString, self._options, self._kind.has_required
+        of, options, required = self._kind.message_class, self._options, self._kind.has_required
         good: list[bytes] = []
         rows: list[int] = []
         for row, payload in enumerate(payloads):
             if payload is None:
                 continue
             try:
-                message = parse(payload)
+                message = of.FromString(payload)
             except DecodeError:
                 errors[row] = diagnosis.why_unparsable(payload, self._kind.descriptor)[:ERROR_CHARS_MAX]
                 continue
-            message.DiscardUnknownFields()
-            written = message.SerializePartialToString(**options)
+            of.DiscardUnknownFields(message)  # a field of a method's name hides it from the message
+            written = of.SerializePartialToString(message, **options)
             # Written again it is the same: then all of it was read. Else unknown fields may have been there.
             if written != payload or required:
                 why = self._why_bad(message, payload, written)
@@ -112,12 +118,12 @@ class Decoder:
 
     def _why_bad(self, message: Message, payload: bytes, written: bytes) -> str | None:
         """Why a parsed message, without its unknown fields, is not what its schema says; None: it is."""
-        if self._kind.has_required and not message.IsInitialized():
+        of = self._kind.message_class
+        if self._kind.has_required and not of.IsInitialized(message):
             return diagnosis.why_incomplete(message)
         if written == payload:
             return None
-        whole = self._kind.message_class.FromString(payload)
-        if whole.ByteSize() == message.ByteSize():
+        if of.ByteSize(of.FromString(payload)) == of.ByteSize(message):
             return None
         return diagnosis.why_mistyped(payload, self._kind.descriptor)
 
@@ -162,7 +168,10 @@ def _spread(arrays: list[pa.Array], rows: Sequence[int], length: int) -> list[pa
 
 def _fast_handler(kind: MessageType, shape: Struct) -> tuple[Any, str]:
     """ptars' handler; None, and why, when the columns it would give are not the mapping's."""
-    if _has_group(kind.descriptor, set()):
+    inside = [*reachable(kind.descriptor)]
+    if len(inside) > MESSAGES_MAX:
+        return None, f"more than {MESSAGES_MAX} messages can be inside it"
+    if any(field.type == FieldDescriptor.TYPE_GROUP for each in inside for field in each.fields):
         return None, "it has groups"  # ptars gives null for them
     try:
         with no_panic():
@@ -177,19 +186,6 @@ def _fast_handler(kind: MessageType, shape: Struct) -> tuple[Any, str]:
         for each in shape.fields
     )
     return (handler, "") if fits else (None, "it gives other types")
-
-
-def _has_group(descriptor: Descriptor, seen: set[str]) -> bool:
-    seen.add(descriptor.full_name)
-    return any(
-        each.type == FieldDescriptor.TYPE_GROUP
-        or (
-            each.message_type is not None
-            and each.message_type.full_name not in seen
-            and _has_group(each.message_type, seen)
-        )
-        for each in descriptor.fields
-    )
 
 
 def _fits(given: pa.DataType, node: Node) -> bool:

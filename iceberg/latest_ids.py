@@ -24,6 +24,10 @@ OF_PROPERTY = "floe.latest-of"
 """Table property: the id of the topic whose newest rows these are, hexadecimal."""
 ENVELOPE_PROPERTY = "floe.latest-envelope"
 """Table property: how the table's rows are found in its topic's."""
+SOURCE_PROPERTY = "floe.latest-source"
+"""Table property: the uuid of the topic's table that the rows and the columns' ids are of. A table that is
+made anew gives its columns ids anew.
+"""
 
 _MARK = hashlib.blake2b(b"floe latest table", digest_size=16).digest()
 

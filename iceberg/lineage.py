@@ -50,8 +50,8 @@ def problem(metadata: Mapping[str, Any], version: int) -> str:
     if own <= version:
         return ""
     return (
-        f"the table has format version {own} and {CONFIG} says {version}: there is no way back, so it stays; "
-        f"set the config to {own}, or drop the table, and it is made anew from what the topic holds"
+        f"the table has format version {own} and {CONFIG} says {version}: there is no way back, so it stays "
+        f"while its topic lives; set the config to {own}"
     )
 
 

@@ -12,8 +12,9 @@ garbage.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from iceberg import history, ledger, manifest_avro, manifests
@@ -22,10 +23,10 @@ from iceberg.sealed import read
 from iceberg.segments import SegmentReader
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
+from objectstore.removal import DELETE_KEYS_MAX, Removal
 from objectstore.store import ObjectStore
 
-DELETE_KEYS_MAX = 1_000
-"""Keys of one delete request."""
+_logger = logging.getLogger("floe.iceberg.maintenance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +111,30 @@ async def orphans(
 
 
 async def collect(
-    store: ObjectStore, warehouse: Warehouse, head: Head, now_ms: int, grace_s: float, steps: Steps
+    store: ObjectStore,
+    warehouse: Warehouse,
+    head: Head,
+    now_ms: int,
+    grace_s: float,
+    steps: Steps,
+    removal: Removal | None = None,
 ) -> int:
-    """Delete the orphans of a table whose claim the caller holds; returns how many there were."""
+    """Delete the orphans of a table whose claim the caller holds; returns how many went. `removal`: of this
+    store; who calls again and again keeps it, since it remembers what the store did not let go of.
+    """
     await steps.before("list-orphans")
     keys = await orphans(store, warehouse, head, now_ms, grace_s)
+    removal, kept, gone = removal or Removal(store.delete), list[str](), 0
     for start in range(0, len(keys), DELETE_KEYS_MAX):
         await steps.before("delete-orphans")
-        await store.delete(keys[start : start + DELETE_KEYS_MAX])
-    return len(keys)
+        gone += len(await removal(keys[start : start + DELETE_KEYS_MAX], kept.append))
+    _tell(kept)
+    return gone
+
+
+def _tell(kept: Sequence[str]) -> None:
+    if kept:
+        _logger.warning("%d files that no table names cannot be deleted; one is %s", len(kept), kept[0])
 
 
 async def purge(store: ObjectStore, warehouse: Warehouse, location: str, last: str) -> int:
@@ -126,10 +142,12 @@ async def purge(store: ObjectStore, warehouse: Warehouse, location: str, last: s
     metadata, at `last`. Returns how many are younger, and stay: since the drop the folder may be another's.
     """
     made_ms, left = await _listed_ms(store, warehouse.key(last)), 0
+    removal, kept = Removal(store.delete), list[str]()
     async for page in store.list(f"{warehouse.key(location.rstrip('/'))}/"):
         own = [each.key for each in page if each.modified_ms <= made_ms]
         left += len(page) - len(own)
-        await store.delete(own)
+        await removal(own, kept.append)
+    _tell(kept)
     return left
 
 

@@ -45,7 +45,7 @@ def arrays(values: Sequence[Row | None], fields: Sequence[pa.Field]) -> list[pa.
 
 
 def _field(message: Any, each: Field, target: pa.DataType) -> Any:
-    if each.presence and not message.HasField(each.name):
+    if each.presence and not type(message).HasField(message, each.name):
         return None
     return _value(getattr(message, each.name), each.node, target)
 
@@ -91,9 +91,10 @@ def micros(seconds: int, nanos: int) -> int:
 
 def opaque(message: Any) -> bytes:
     """The serialized form of a message that has no columns of its own."""
-    if message.DESCRIPTOR.full_name == "google.protobuf.Any":
+    of = type(message)  # a field of a method's name hides it from the message
+    if of.DESCRIPTOR.full_name == "google.protobuf.Any":
         return any_bytes(message.type_url, message.value)
-    return bytes(message.SerializePartialToString(deterministic=True))
+    return bytes(of.SerializePartialToString(message, deterministic=True))
 
 
 def any_bytes(type_url: str, value: bytes) -> bytes:

@@ -30,7 +30,7 @@ from iceberg.rest_errors import (
 from iceberg.rest_locations import NONE, Locations
 from iceberg.rest_pointers import COMMIT_ATTEMPTS_MAX, CatalogParts, Key, Pointers, name_of
 from iceberg.rest_redacted import RedactedViews
-from iceberg.sealed import sealed
+from iceberg.sealed import Damaged, sealed
 from iceberg.segments import SegmentReader
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
@@ -242,16 +242,14 @@ class Tables:
     ) -> tuple[str, Mapping[str, Any] | None]:
         """Drop the table or rename it to `target`, if it may be: the one that was looked at, no other.
 
-        Returns where its metadata is, and that; None for metadata that is gone: such a table can be dropped.
+        Returns where its metadata is, and that; None for metadata that nobody can read: such a table can be
+        dropped, also a living topic's, to which nothing would ever be committed otherwise.
         """
         for attempt in range(COMMIT_ATTEMPTS_MAX):
-            location, metadata = self.location_of(key), None
-            try:
-                metadata = await self._pointers.read(location)
+            location = self.location_of(key)
+            metadata = await (self._readable(location) if target is None else self._pointers.read(location))
+            if metadata is not None:
                 self._guard(key, metadata, None)
-            except CatalogError as error:
-                if error.status != 404 or target is not None:
-                    raise
             purged = metadata["location"] if purge_files and metadata is not None else ""
             try:
                 await self._propose_taken(key, location, target, purged)
@@ -260,6 +258,17 @@ class Tables:
                 if error.kind != "CommitFailedException" or attempt == COMMIT_ATTEMPTS_MAX - 1:
                     raise
         raise AssertionError("unreachable")
+
+    async def _readable(self, location: str) -> dict[str, Any] | None:
+        """The metadata; None for what will not be there later either: it is gone, is outside of the warehouse
+        (a copy's promotion did not move it), is none, or is damaged. Raises StoreError for a store that is
+        away.
+        """
+        try:
+            return await self._pointers.read(location)
+        except (CatalogError, Damaged) as error:
+            _logger.warning("a table is dropped whose metadata cannot be read: %s", error)
+            return None
 
     async def _propose_taken(self, key: Key, location: str, target: Key | None, purged: str) -> None:
         message = taken(self._parts.replica.state, key, location, target)

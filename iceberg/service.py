@@ -37,6 +37,7 @@ from iceberg.writing import WriterDied
 from objectstore import coalesced, tasks
 from objectstore.batch import CorruptBatch
 from objectstore.late import ready
+from objectstore.removal import Removal
 from objectstore.store import StoreError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class CommitterService:
         self._options = options or ServiceOptions()
         self._writer: ProcessWriter | None = None
         self._parts, self._ready = parts, False
-        self._pace = Pace(self._options.objects_per_s_max)
+        self._pace, self._removal = Pace(self._options.objects_per_s_max), Removal(parts.store.delete)
         self.on_commit: OnCommit | None = None
         self._steps = steps or (lambda topic: Steps())
         self._jobs: dict[str, _Job] = {}
@@ -481,8 +482,10 @@ class CommitterService:
             return
         from iceberg import maintenance
 
-        grace_s = parts.options.orphan_grace_s
-        count = await maintenance.collect(parts.store, parts.warehouse, head, now_ms, grace_s, Steps())
+        grace_s, removal = parts.options.orphan_grace_s, self._removal
+        count = await maintenance.collect(
+            parts.store, parts.warehouse, head, now_ms, grace_s, Steps(), removal
+        )
         if count:
             _logger.info("topic %s: removed %d files that no snapshot names", job.committer.topic, count)
 

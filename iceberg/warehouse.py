@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from objectstore.naming import key_below
+
 
 class OutsideWarehouse(ValueError):
     """The location is not below the store's root: this agent can neither read nor write it."""
@@ -35,14 +37,10 @@ class Warehouse:
 
     def key(self, location: str) -> str:
         """The key of a full location. Raises OutsideWarehouse."""
-        plain = location
-        if self.root.startswith("file:///") and location.startswith("file:/"):
-            plain = "file:///" + location.removeprefix("file:").lstrip("/")  # Java writes file:/abs
-        if self.root.startswith("s3://") and location.startswith(("s3a://", "s3n://")):
-            plain = "s3://" + location.split("://", 1)[1]
-        if not plain.startswith(f"{self.root}/") or "/../" in plain:
+        found = key_below(self.root, location)
+        if found is None:
             raise OutsideWarehouse(f"{location} is not below {self.root}")
-        return plain.removeprefix(f"{self.root}/")
+        return found
 
 
 def s3_client_config(

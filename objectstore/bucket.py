@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
 from objectstore.credentials import Keys
+from objectstore.odd_keys import REMEDY, found_in
 from objectstore.open import StoreOptions
 from objectstore.store import StoreError
 from objectstore.sts import Sts
@@ -30,6 +32,7 @@ PROBE_BYTES = 64 * 1024
 PROBE_ROUNDS = 9
 LATE_MS = 150  # a PUT slower than this makes a produce slow
 MULTIPART_DAYS = 7
+ODD_MAX = 10  # keys that are told
 _ABSENT = ("NoSuchBucket", "404", "NotFound")
 _UNSET = (
     "NoSuchLifecycleConfiguration",
@@ -393,6 +396,15 @@ def is_public(statement: Mapping[str, Any]) -> bool:
     return statement.get("Effect") == "Allow" and everybody and not statement.get("Condition")
 
 
+def _odd(bucket: Bucket) -> Iterator[Finding]:
+    found = list(islice(found_in(bucket.client, bucket.name, bucket.prefix), ODD_MAX))
+    if not found:
+        yield Finding("keys", Level.OK, "no object has a key that cannot be asked for")
+    for key in found:
+        told = f"the object {key!r} has a key that Floe passes over, at the cost of slower listings"
+        yield Finding("keys", Level.WARNING, told, REMEDY)
+
+
 _LOOKS: dict[str, Callable[[Bucket], Iterator[Finding]]] = {
     "versioning": _versioning,
     "lifecycle": _lifecycle,
@@ -400,6 +412,7 @@ _LOOKS: dict[str, Callable[[Bucket], Iterator[Finding]]] = {
     "public access block": _public_block,
     "access list": _acl,
     "policy": _policy,
+    "keys": _odd,
 }
 
 

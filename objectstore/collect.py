@@ -31,12 +31,12 @@ from objectstore.naming import (
     parse_chunk_key,
     parse_incarnation_folder,
 )
+from objectstore.removal import DELETE_KEYS_MAX, Removal, Remove
 from objectstore.store import ObjectMeta, ObjectStore
 
-DELETE_KEYS_MAX = 1000  # of one request, and of one ForgetChunks
-Remove = Callable[[Sequence[str]], Awaitable[None]]  # objects, by key
 CANDIDATES_MAX = 100_000  # uncommitted objects of a kind deleted by one run; the next run finds the rest
 LOOKS_PER_STEP = 4096  # released objects looked at before the event loop gets its turn
+LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead author may still have landed
 TOLD_MAX = 100  # strangers, and what failed, that a report names; the others are counted
 
 _T = TypeVar("_T")
@@ -86,6 +86,10 @@ class Verdict(Enum):
     def garbage(self) -> bool:
         """Whether the object may be deleted."""
         return self in (Verdict.RELEASED, Verdict.UNCOMMITTED)
+
+
+KNOWN = (Verdict.REFERENCED, Verdict.RELEASED_LATELY, Verdict.RELEASED)
+"""Of chunks that the state has by name: a listing says nothing new of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,31 @@ class Report:
         return told + ([f"{self.untold} more objects like these stay"] if self.untold else [])
 
 
+class Settled:
+    """Folders of ended authors in which there was nothing to find, and when; only those that there are.
+
+    `now_ms`: the wall clock, Unix ms.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._since_ms: dict[str, int] = {}
+
+    def is_due(self, folder: str) -> bool:
+        """Whether to look into it."""
+        return self._now_ms() - self._since_ms.get(folder, -LOOKED_AGAIN_MS) >= LOOKED_AGAIN_MS
+
+    def note(self, folder: str) -> None:
+        """There was nothing to find."""
+        self._since_ms[folder] = self._now_ms()
+
+    def forget_others(self, kind: str, listed: Sequence[str]) -> None:
+        """Of this kind there are just these folders."""
+        there = {kind + folder for folder in listed}
+        for name in [each for each in self._since_ms if each.startswith(kind) and each not in there]:
+            del self._since_ms[name]
+
+
 async def in_steps(names: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
     """All of them, some at a time, with a turn of others behind each: the state may move meanwhile."""
     for start in range(0, len(names), LOOKS_PER_STEP):
@@ -183,10 +212,11 @@ class Collector:
         remove: Remove | None = None,
     ) -> None:
         self._store = store
-        self._remove = remove or store.delete
+        self._removal = Removal(remove or store.delete)
         self._view = view
         self._forget = forget
         self._grace = grace
+        self._settled = Settled(grace.now_ms)
 
     async def run(self, *, dry_run: bool = False) -> Report:
         """One pass. In a dry run nothing is deleted and `deleted` tells what would be. Raises StoreError."""
@@ -205,9 +235,10 @@ class Collector:
         for start in range(0, len(due), DELETE_KEYS_MAX):
             chunks = due[start : start + DELETE_KEYS_MAX]
             page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]
-            await self._delete(report, page)
-            if not report.dry_run:
-                await self._forget(chunks)
+            gone = await self._delete(report, page)
+            forgotten = [chunk for chunk in chunks if chunk_key(chunk) in gone]
+            if forgotten and not report.dry_run:
+                await self._forget(forgotten)
 
     async def _due(self) -> Sequence[ChunkId]:
         """Those whose grace is over, looked at in steps: an hour of much traffic has some 100,000."""
@@ -220,43 +251,65 @@ class Collector:
                     due.append(chunk)
         return due
 
-    async def _delete(self, report: Report, page: Sequence[Candidate]) -> None:
+    async def _delete(self, report: Report, page: Sequence[Candidate]) -> set[str]:
+        """Delete what the store lets go of; which are gone. Raises StoreError when it is away."""
+        gone = {each.key for each in page}
         if not report.dry_run:
-            await self._remove([each.key for each in page])
-        report.deleted += page
-        report.deleted_bytes += sum(each.size for each in page)
+            gone = await self._removal([each.key for each in page], report.failure)
+        deleted = [each for each in page if each.key in gone]
+        report.deleted += deleted
+        report.deleted_bytes += sum(each.size for each in deleted)
+        return gone
 
     async def _survey(self, report: Report) -> Sequence[Candidate]:
         """Uncommitted garbage in the folders of authors that are not live."""
         uncommitted: list[Candidate] = []
-        async for each in self.survey(everything=False):
-            report.examined += 1
-            if each.verdict is Verdict.UNCOMMITTED and len(uncommitted) < CANDIDATES_MAX:
-                uncommitted.append(each)
-            elif each.verdict is Verdict.STRANGER:
-                report.stranger(each.key)
-            elif each.verdict is Verdict.AUTHOR_UNKNOWN:
-                chunk = parse_chunk_key(each.key)
-                assert chunk is not None, f"{each.key} was judged as a chunk"
-                report.unknown_authors[chunk.incarnation] = (
-                    report.unknown_authors.get(chunk.incarnation, 0) + 1
-                )
-        return uncommitted
-
-    async def survey(self, *, everything: bool = True) -> AsyncIterator[Candidate]:
-        """Every object below chunks/ with its verdict; without `everything` live authors are passed over."""
         folders = await self._store.list_folders(CHUNKS)
         await self._view.catch_up()
         for folder in folders:
-            incarnation = parse_incarnation_folder(folder)
-            live = incarnation is not None and self._view.standing(incarnation) is Standing.LIVE
-            if live and not everything:
+            if self._is_live(folder) or not self._settled.is_due(CHUNKS + folder):
                 continue
-            prefix = f"{CHUNKS}{folder}/" if incarnation is None else incarnation_prefix(incarnation)
-            async for page in self._store.list(prefix):
-                await self._view.catch_up()
-                for candidate in self._judged(page):  # all before the first: the state may move meanwhile
-                    yield candidate
+            settled = True
+            async for each in self._within(folder):
+                settled &= each.verdict in KNOWN
+                self._sort(report, each, uncommitted)
+            if settled:
+                self._settled.note(CHUNKS + folder)
+        self._settled.forget_others(CHUNKS, folders)
+        return uncommitted
+
+    @staticmethod
+    def _sort(report: Report, each: Candidate, uncommitted: list[Candidate]) -> None:
+        report.examined += 1
+        if each.verdict is Verdict.UNCOMMITTED and len(uncommitted) < CANDIDATES_MAX:
+            uncommitted.append(each)
+        elif each.verdict is Verdict.STRANGER:
+            report.stranger(each.key)
+        elif each.verdict is Verdict.AUTHOR_UNKNOWN:
+            chunk = parse_chunk_key(each.key)
+            assert chunk is not None, f"{each.key} was judged as a chunk"
+            report.unknown_authors[chunk.incarnation] = report.unknown_authors.get(chunk.incarnation, 0) + 1
+
+    async def survey(self) -> AsyncIterator[Candidate]:
+        """Every object below chunks/ with its verdict."""
+        folders = await self._store.list_folders(CHUNKS)
+        await self._view.catch_up()
+        for folder in folders:
+            async for each in self._within(folder):
+                yield each
+
+    def _is_live(self, folder: str) -> bool:
+        incarnation = parse_incarnation_folder(folder)
+        return incarnation is not None and self._view.standing(incarnation) is Standing.LIVE
+
+    async def _within(self, folder: str) -> AsyncIterator[Candidate]:
+        """Every object of one folder."""
+        incarnation = parse_incarnation_folder(folder)
+        prefix = f"{CHUNKS}{folder}/" if incarnation is None else incarnation_prefix(incarnation)
+        async for page in self._store.list(prefix):
+            await self._view.catch_up()
+            for candidate in self._judged(page):  # all before the first: the state may move meanwhile
+                yield candidate
 
     def _judged(self, page: Sequence[ObjectMeta]) -> Sequence[Candidate]:
         now_ms, grace_ms = self._grace.now_ms(), self._grace.ms

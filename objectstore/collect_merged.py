@@ -20,16 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from objectstore.collect import (
-    CANDIDATES_MAX,
-    DELETE_KEYS_MAX,
-    Candidate,
-    Remove,
-    Report,
-    Standing,
-    Verdict,
-    in_steps,
-)
+from objectstore.collect import CANDIDATES_MAX, Candidate, Report, Settled, Standing, Verdict, in_steps
 from objectstore.grace import Grace
 from objectstore.manifest import CorruptManifest, decode
 from objectstore.merged import MergedRanges
@@ -45,10 +36,9 @@ from objectstore.naming import (
     parse_segment_key,
     segment_key,
 )
-from objectstore.store import Denied, NotFound, ObjectMeta, ObjectStore, Retryable, StoreError
+from objectstore.removal import DELETE_KEYS_MAX, Removal, Remove
+from objectstore.store import NotFound, ObjectMeta, ObjectStore, StoreError
 from objectstore.turns import off_loop
-
-LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead author may still have landed
 
 Forget = Callable[[Sequence[SegmentId], Sequence[ManifestId]], Awaitable[None]]
 
@@ -98,13 +88,12 @@ class MergedCollector:
         remove: Remove | None = None,
     ) -> None:
         self._store = store
-        self._remove = remove or store.delete
+        self._removal = Removal(remove or store.delete)
         self._ranges = ranges
         self._view = view
         self._forget = forget
         self._grace = grace
-        # When everything in an ended author's folder was referenced; only of folders that there are.
-        self._settled: dict[str, int] = {}
+        self._settled = Settled(grace.now_ms)
 
     async def run(self, report: Report) -> None:
         """One pass; adds to `report`. In a dry run nothing is deleted. Raises StoreError."""
@@ -120,10 +109,15 @@ class MergedCollector:
         segments, manifests, whole = await self._due()
         await self._drop(report, segments, manifests)
         for manifest in whole:
+            key = manifest_key(manifest)
             try:
                 await self._drop_whole(report, manifest)
-            except (Retryable, Denied) as error:  # of one object, or of the next request too
-                report.failure(f"{manifest_key(manifest)}: {error}")
+            except StoreError as error:  # of one object, or of the next request too
+                report.failure(f"{key}: {error}")
+                if self._removal.failing.failed(key, error):
+                    raise
+            else:
+                self._removal.failing.worked(key)
 
     async def _due(self) -> tuple[list[SegmentId], list[ManifestId], list[ManifestId]]:
         """Segments and manifests whose grace is over, and manifests that take their segments along.
@@ -156,13 +150,14 @@ class MergedCollector:
         except CorruptManifest as error:
             report.stranger(f"{manifest_key(manifest)} ({error})")
             return
-        count = len(named) if named is not None else 0
+        count, gone = len(named) if named is not None else 0, 0
         for start in range(0, count, DELETE_KEYS_MAX):
             assert named is not None, "it has segments"
             page = named.segments(start, min(start + DELETE_KEYS_MAX, count))
-            await self._delete(report, [_released(segment_key(each)) for each in page])
+            gone += len(await self._delete(report, [_released(segment_key(each)) for each in page]))
             await asyncio.sleep(0)  # in a dry run nothing else lets others run
-        await self._drop(report, (), [manifest])
+        if gone == count:  # without its manifest nothing would name a segment that stays
+            await self._drop(report, (), [manifest])
 
     async def _drop(
         self, report: Report, segments: Sequence[SegmentId], manifests: Sequence[ManifestId]
@@ -175,18 +170,26 @@ class MergedCollector:
             pages.append(((), manifests[start : start + DELETE_KEYS_MAX]))
         for some, others in pages:
             keys = [*map(segment_key, some), *map(manifest_key, others)]
-            await self._delete(report, list(map(_released, keys)))
-            if not report.dry_run:
-                await self._forget(some, others)
+            gone = await self._delete(report, list(map(_released, keys)))
+            if gone and not report.dry_run:
+                await self._forget(
+                    [each for each in some if segment_key(each) in gone],
+                    [each for each in others if manifest_key(each) in gone],
+                )
             await asyncio.sleep(0)
 
-    async def _delete(self, report: Report, found: Sequence[Candidate]) -> None:
+    async def _delete(self, report: Report, found: Sequence[Candidate]) -> set[str]:
+        """Delete what the store lets go of; which are gone. Raises StoreError when it is away."""
+        gone: set[str] = set()
         for start in range(0, len(found), DELETE_KEYS_MAX):
             page = found[start : start + DELETE_KEYS_MAX]
-            if not report.dry_run:
-                await self._remove([each.key for each in page])
-            report.deleted += page
-            report.deleted_bytes += sum(each.size for each in page)
+            keys = [each.key for each in page]
+            went = set(keys) if report.dry_run else await self._removal(keys, report.failure)
+            deleted = [each for each in page if each.key in went]
+            report.deleted += deleted
+            report.deleted_bytes += sum(each.size for each in deleted)
+            gone |= went
+        return gone
 
     async def _survey(self, report: Report, kind: str) -> list[Candidate]:
         """Uncommitted garbage in the folders of authors that are not live."""
@@ -195,7 +198,7 @@ class MergedCollector:
         await self._view.catch_up()
         for folder in folders:
             incarnation = parse_incarnation_folder(folder)
-            if self._grace.now_ms() - self._settled.get(kind + folder, -LOOKED_AGAIN_MS) < LOOKED_AGAIN_MS:
+            if not self._settled.is_due(kind + folder):
                 continue
             if incarnation is not None and self._view.standing(incarnation) is Standing.LIVE:
                 continue
@@ -210,11 +213,8 @@ class MergedCollector:
                 elif each.verdict is Verdict.AUTHOR_UNKNOWN and incarnation is not None:
                     report.unknown_authors[incarnation] = report.unknown_authors.get(incarnation, 0) + 1
             if settled:
-                self._settled[kind + folder] = self._grace.now_ms()
-        listed = {kind + folder for folder in folders}
-        gone = [name for name in self._settled if name.startswith(kind) and name not in listed]
-        for name in gone:
-            del self._settled[name]
+                self._settled.note(kind + folder)
+        self._settled.forget_others(kind, folders)
         return uncommitted
 
     async def survey(self, kind: str, folder: str) -> AsyncIterator[Candidate]:

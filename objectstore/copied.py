@@ -2,7 +2,8 @@
 
 `copy.json` says of which cluster it is a copy and how far that is complete. It is written last of a round, so
 what it says is true; where it is behind, the copy holds more. `cluster.json` looks as if a restore was under
-way: agents refuse it, and `floe restore cluster` goes on with it, which is how a copy is promoted.
+way: agents refuse it, and `floe restore cluster` goes on with it, which is how a copy is promoted. Which log
+it is a copy of is what `cluster.json` says: a promotion goes by that, and puts another name there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from typing import Any
 
 from objectstore import fingerprint
@@ -19,6 +21,7 @@ from objectstore.store import CREATE, NotFound, ObjectStore, Precondition
 
 COPY_KEY = "copy.json"
 FORMAT = 1
+_GIVEN_AWAY = "the destination was promoted, or given away, meanwhile: the copy ends here"
 
 
 class NotOurCopy(Exception):
@@ -100,7 +103,8 @@ async def marked(store: ObjectStore) -> CopyMark | None:
 async def claimed(store: ObjectStore, wanted: CopyMark) -> CopyMark:
     """The destination's mark, made where the prefix is empty. Changes nothing of what is there.
 
-    Raises NotOurCopy, BrokenFingerprint, StoreError.
+    `log` of it is the one whose copy the destination is: not that of `wanted` where the source was restored
+    since, until `switched`. Raises NotOurCopy, BrokenFingerprint, StoreError.
     """
     mark = await marked(store)
     if mark is None:
@@ -118,26 +122,40 @@ async def claimed(store: ObjectStore, wanted: CopyMark) -> CopyMark:
             f"{wanted.cluster!r} in {wanted.source}: give each copy a prefix of its own"
         )
     try:
-        found, etag = await fingerprint.stored(store)
+        found, _ = await fingerprint.stored(store)
     except NotFound:
-        found, etag = await _bound(store, mark), ""
-    if found == mark.fingerprint and mark.log != wanted.log:  # the source was restored into a new log itself
-        mark = CopyMark(wanted.source, mark.cluster, mark.cluster_id, wanted.log, rounds=mark.rounds)
-        await store.put(COPY_KEY, [mark.encode()])
-        await fingerprint.replace(store, mark.fingerprint, etag or (await fingerprint.stored(store))[1])
-    elif found != mark.fingerprint:
+        found = await _bound(store, mark)
+    named = changed(mark, log=found.restored_from)  # a death within `switched` leaves copy.json behind
+    if found != named.fingerprint:
         raise NotOurCopy(
             f"the destination was promoted: its {FINGERPRINT_KEY} names log "
             f"{found.log_identity!r}. Its cluster is one of its own now; copy to an empty prefix"
         )
-    return mark
+    return named
 
 
-async def still_ours(store: ObjectStore, mark: CopyMark) -> None:
-    """Nobody promoted the destination meanwhile. Raises NotOurCopy, BrokenFingerprint, StoreError."""
-    found, _ = await fingerprint.stored(store)
+async def switched(store: ObjectStore, mark: CopyMark, log: str) -> CopyMark:
+    """The destination becomes a copy of another log of the same cluster, to a state of which it leads by now.
+
+    `cluster.json` first: it says which log a promotion begins with. Raises as `still_ours`.
+    """
+    told = changed(mark, log=log)
+    try:
+        await fingerprint.replace(store, told.fingerprint, await still_ours(store, mark))
+    except Precondition:
+        raise NotOurCopy(_GIVEN_AWAY) from None
+    return told
+
+
+async def still_ours(store: ObjectStore, mark: CopyMark) -> str:
+    """Nobody promoted the destination meanwhile; the etag of its `cluster.json`.
+
+    Raises NotOurCopy, BrokenFingerprint, StoreError.
+    """
+    found, etag = await fingerprint.stored(store)
     if found != mark.fingerprint:
-        raise NotOurCopy("the destination was promoted, or given away, meanwhile: the copy ends here")
+        raise NotOurCopy(_GIVEN_AWAY)
+    return etag
 
 
 async def _bound(store: ObjectStore, mark: CopyMark) -> Fingerprint:

@@ -13,6 +13,7 @@ from objectstore.store import (
     PLAIN,
     Ambiguous,
     Buffer,
+    Denied,
     NotFound,
     ObjectMeta,
     ObjectStore,
@@ -70,7 +71,8 @@ class Dice:
 class FaultyStore:
     """Wraps any store. `order` makes the next request of an operation fail; `rates` fail at random.
 
-    `rates` may be replaced at any time: FaultRates() heals. `calls` counts requests by operation.
+    `rates` may be replaced at any time: FaultRates() heals. `calls` counts requests by operation. `held`:
+    keys that are not deleted; what is asked for with them is.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class FaultyStore:
         self._changes: deque[tuple[str, ObjectMeta | None]] = deque(maxlen=1000)
         self.rates = rates or FaultRates()
         self.calls: dict[str, int] = {}
+        self.held: set[str] = set()
 
     def order(self, operation: str, *faults: Fault) -> None:
         """The next requests named `operation` (put, get, get_ranges, head, list, …) meet these faults."""
@@ -138,9 +141,12 @@ class FaultyStore:
         """See ObjectStore."""
 
         async def change() -> None:
-            old = await self._metas(keys)
-            await self._store.delete(keys)
+            free = [key for key in keys if key not in self.held]
+            old = await self._metas(free)
+            await self._store.delete(free)
             self._changes.extend(old)
+            if len(free) < len(keys):
+                raise Denied(f"{sorted(self.held.intersection(keys))[0]}: it is under a hold (injected)")
 
         await self._change("delete", keys[0] if keys else "", change)
 

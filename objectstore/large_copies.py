@@ -102,25 +102,9 @@ class PartCopies:
 
     def _client(self) -> S3Client:
         """With the keys as they are now."""
-        import boto3
-        from botocore.config import Config
+        from objectstore.s3_client import s3_client
 
-        options, keys = self._options, self._keys() or Keys("", "")
-        return boto3.session.Session().client(  # the default session is not for several threads
-            "s3",
-            endpoint_url=options.endpoint or None,
-            region_name=options.region,
-            aws_access_key_id=keys.access or None,
-            aws_secret_access_key=keys.secret or None,
-            aws_session_token=keys.token or None,
-            verify=options.ca_certificate or None,
-            config=Config(
-                s3={"addressing_style": "path"},
-                connect_timeout=options.connect_s_max,
-                read_timeout=options.request_s_max,
-                retries={"total_max_attempts": 1},
-            ),
-        )
+        return s3_client(self._options, self._keys())
 
 
 def _told(what: str, error: Any) -> StoreError:

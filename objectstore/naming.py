@@ -181,6 +181,18 @@ def parse_piece_key(key: str) -> PieceId | None:
     return PieceId(match[1], int(match[2], 16), int(match[3], 16)) if match else None
 
 
+def key_below(root: str, location: str) -> str | None:
+    """The key of a file by its full URL; None of one that is not below `root`, a URL without a last slash."""
+    plain = location
+    if root.startswith("file:///") and location.startswith("file:/"):
+        plain = "file:///" + location.removeprefix("file:").lstrip("/")  # Java writes file:/abs
+    if root.startswith("s3://") and location.startswith(("s3a://", "s3n://")):
+        plain = "s3://" + location.split("://", 1)[1]
+    if not plain.startswith(f"{root}/") or "/../" in plain:
+        return None
+    return plain.removeprefix(f"{root}/")
+
+
 def check_key(key: str) -> None:
     """Refuse a key that some store could not hold, or that would leave the root. Raises ValueError."""
     segments = key.split("/")

@@ -21,7 +21,8 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from objectstore.adapters.cloud import CloudStore
 from objectstore.adapters.folder import FolderStore
 from objectstore.adapters.memory import MemoryStore
-from objectstore.credentials import KeyFiles, Role, provider
+from objectstore.credentials import KeyFiles, Keys, Role, provider
+from objectstore.odd_keys import OddKeys
 from objectstore.pace import Pace
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
@@ -86,9 +87,25 @@ def _open(url: str, options: StoreOptions) -> ObjectStore:
     if parsed.scheme in _CLOUDS:
         if not parsed.netloc:
             raise ValueError(f"store URL {url!r} names no bucket: write {parsed.scheme}://bucket/prefix")
-        return CloudStore(_CLOUDS[parsed.scheme](parsed.netloc, parsed.path.strip("/") or None, options))
+        root = parsed.path.strip("/")
+        cloud = _CLOUDS[parsed.scheme](parsed.netloc, root or None, options)
+        return CloudStore(cloud, _odd_keys(parsed.netloc, root, options) if parsed.scheme == "s3" else None)
     known = ", ".join(("memory:", "file:///folder", *(f"{scheme}://bucket/prefix" for scheme in _CLOUDS)))
     raise ValueError(f"store URL {url!r}: known are {known}")
+
+
+def _odd_keys(bucket: str, root: str, options: StoreOptions) -> OddKeys:
+    provide: list[Callable[[], S3Credential] | None] = []
+
+    def keys() -> Keys | None:
+        if not provide:
+            provide.append(_credentials(options))
+        if provide[0] is None:
+            return None
+        found = provide[0]()
+        return Keys(found["access_key_id"], found["secret_access_key"], found.get("token") or "")
+
+    return OddKeys(bucket, f"{root}/" if root else "", options, keys)
 
 
 def _folder(url: str, host: str, path: str) -> FolderStore:

@@ -17,10 +17,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from schema.rules.presence import has_rules
+from schema.rules.presence import has_rules, reachable
 
 DESCRIPTOR_SET_BYTES_MAX = 4 << 20
 """Bytes of one serialized FileDescriptorSet."""
+
+_CLASSES: Any = type(descriptor_pb2.FileDescriptorProto)
+"""The class of all classes of messages."""
 
 _CACHE_MAX = 1024
 """Loaded message types kept; least recently used go first."""
@@ -74,13 +77,32 @@ def load(descriptor_set: bytes, message: str) -> MessageType:
     return MessageType(
         descriptor_set=descriptor_set,
         descriptor=descriptor,
-        message_class=message_factory.GetMessageClass(descriptor),
+        message_class=message_class(descriptor),
         indexes=_indexes(descriptor),
         has_submessages=any(field.message_type for field in descriptor.fields),
-        has_required=_any_required(descriptor, set()),
+        has_required=any(is_required(field) for kind in reachable(descriptor) for field in kind.fields),
         has_rules=has_rules(descriptor),
         digest=hashlib.sha256(message.encode() + b"\0" + descriptor_set).digest(),
     )
+
+
+def message_class(descriptor: Descriptor) -> type[Message]:
+    """The class of a message, those of all that can be inside it are there then.
+
+    By steps, where the library's own function calls itself as deep as messages refer to one another.
+    """
+    made: list[type[Message]] = []  # held until all refer to one another
+    seen, waiting = {descriptor.full_name}, [descriptor]
+    while waiting:
+        kind = waiting.pop()
+        if getattr(kind, "_concrete_class", None) is None:
+            made.append(_CLASSES(kind.name, (Message,), {"DESCRIPTOR": kind, "__module__": None}))
+        extended = [held for one in kind.extensions for held in (one.containing_type, one.message_type)]
+        for inner in (*(field.message_type for field in kind.fields), *extended):
+            if inner is not None and inner.full_name not in seen:
+                seen.add(inner.full_name)
+                waiting.append(inner)
+    return message_factory.GetMessageClass(descriptor)
 
 
 def message_at(descriptor_set: bytes, indexes: Sequence[int]) -> str:
@@ -136,25 +158,23 @@ def in_order(files: list[Any]) -> list[Any]:
     """The files with imports before importers. Raises DescriptorError where one is not there."""
     by_name = {file.name: file for file in files}
     ordered: dict[str, Any] = {}
-    visiting: set[str] = set()
-
-    def visit(name: str, importer: str) -> None:
-        if name in ordered:
-            return
-        if name not in by_name:
-            raise DescriptorError(
-                f"file {importer!r} imports {name!r}, which the descriptor set lacks: "
-                "make the set self-contained (protoc --include_imports)"
-            )
-        if name in visiting:
-            raise DescriptorError(f"file {name!r} imports itself")
-        visiting.add(name)
-        for dependency in by_name[name].dependency:
-            visit(dependency, name)
-        ordered[name] = by_name[name]
-
     for file in files:
-        visit(file.name, file.name)
+        way = {file.name: iter(by_name[file.name].dependency)}  # by steps: chains of files may be long
+        while way and file.name not in ordered:
+            importer = next(reversed(way))
+            name = next((each for each in way[importer] if each not in ordered), None)
+            if name is None:
+                ordered[importer] = by_name[importer]
+                del way[importer]
+            elif name in way:
+                raise DescriptorError(f"file {name!r} imports itself")
+            elif name not in by_name:
+                raise DescriptorError(
+                    f"file {importer!r} imports {name!r}, which the descriptor set lacks: "
+                    "make the set self-contained (protoc --include_imports)"
+                )
+            else:
+                way[name] = iter(by_name[name].dependency)
     return list(ordered.values())
 
 
@@ -177,16 +197,6 @@ def _indexes(descriptor: Descriptor) -> tuple[int, ...]:
         current = outer
     path.append(list(current.file.message_types_by_name).index(current.name))
     return tuple(reversed(path))
-
-
-def _any_required(descriptor: Descriptor, seen: set[str]) -> bool:
-    if descriptor.full_name in seen:
-        return False
-    seen.add(descriptor.full_name)
-    return any(
-        is_required(field) or (field.message_type is not None and _any_required(field.message_type, seen))
-        for field in descriptor.fields
-    )
 
 
 def is_required(field: FieldDescriptor) -> bool:

@@ -93,7 +93,7 @@ def why_mistyped(payload: bytes, descriptor: Descriptor) -> str | None:
 
 def why_incomplete(message: Message) -> str:
     """Names the required fields (proto2, editions) that a parsed message lacks."""
-    names = cast(Any, message).FindInitializationErrors()
+    names = cast(Any, type(message)).FindInitializationErrors(message)
     more = f" and {len(names) - _MISSING_NAMED} more" if len(names) > _MISSING_NAMED else ""
     named = ", ".join(f"`{name}`" for name in names[:_MISSING_NAMED])
     return f"required field {named}{more} is missing"

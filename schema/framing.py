@@ -77,25 +77,36 @@ class Named(NamedTuple):
     start: int
 
 
-def composed(role: str, record: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> bytes | None:
-    """The record behind its frame, where a header has that; else the record as it is. Null stays null."""
+def composed(
+    role: str, record: bytes | None, headers: Iterable[tuple[str, bytes | None]], *, exact: bool = False
+) -> bytes | None:
+    """The record behind its frame, where a header has that; else the record as it is. Null stays null.
+
+    `exact`: a header with bytes behind the frame has none.
+    """
     if record is None:
         return None
     wanted = ID_HEADERS[role]
     for name, content in headers:
         if name == wanted:
-            return content + record if content is not None and is_frame(content) else _GUID
+            good = content is not None and (_is_whole(content) if exact else is_frame(content))
+            return content + record if good and content is not None else _GUID
     return record
 
 
 def composed_all(
-    role: str, records: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]]]
+    role: str,
+    records: Sequence[bytes | None],
+    headers: Sequence[Sequence[tuple[str, bytes | None]]],
+    *,
+    exact: bool = False,
 ) -> Sequence[bytes | None]:
     """`composed` of each."""
     if not any(headers):
         return records
     return [
-        composed(role, record, own) if own else record for record, own in zip(records, headers, strict=True)
+        composed(role, record, own, exact=exact) if own else record
+        for record, own in zip(records, headers, strict=True)
     ]
 
 
@@ -107,6 +118,16 @@ def first_bytes(schema: SchemaName) -> bytes:
 def is_frame(content: bytes) -> bool:
     """Whether a header's bytes are as long as what their first byte says."""
     return len(content) >= {MAGIC: ID_END, GUID_MAGIC: GUID_END}.get(content[0] if content else -1, 1 << 31)
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether a header's bytes are a frame with nothing behind it."""
+    if len(content) == (GUID_END if content[:1] == _GUID else ID_END):
+        return is_frame(content)
+    try:
+        return named(content).start == len(content)
+    except FramingError:
+        return False
 
 
 def shown(schema: SchemaName) -> str:
@@ -122,7 +143,8 @@ def schema_named(record: bytes) -> tuple[SchemaName, int]:
     if record[:1] != _GUID:
         return schema_id(record), ID_END
     if len(record) < GUID_END:
-        raise FramingError(f"Confluent frame of {len(record)} bytes: {GUID_END} are needed with a guid")
+        told = f"Confluent frame of {len(record)} bytes: {GUID_END} are needed with a guid"
+        raise FramingError(f"{told}; a header has a frame with nothing behind it, or none")
     return record[1:GUID_END], GUID_END
 
 

@@ -19,8 +19,10 @@ from schema.registered import Ask, Registered
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-_NOT_SHOWN = (json_format.Error, TypeError, ValueError)
-"""What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
+_NOT_SHOWN = (json_format.Error, TypeError, ValueError, AttributeError)
+"""What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range, a
+message with a field of a method's name, which hides that.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def problem(payload: bytes, kind: MessageType, allow_unknown: bool, obeys: Obeys
         message = kind.message_class.FromString(payload)
     except DecodeError:
         return diagnosis.why_unparsable(payload, kind.descriptor)
-    if kind.has_required and not message.IsInitialized():
+    if kind.has_required and not kind.message_class.IsInitialized(message):
         return diagnosis.why_incomplete(message)
     if not allow_unknown and _has_unknown(message, kind):
         return diagnosis.why_unknown(payload, kind.descriptor)
@@ -60,9 +60,10 @@ def _has_unknown(message: Message, kind: MessageType) -> bool:
     """Whether bytes were parsed that belong to no field of the message or of one inside it."""
     if not kind.has_submessages:
         return len(UnknownFieldSet(message)) > 0
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    return message.ByteSize() != size
+    of = kind.message_class  # a field of a method's name hides it from the message
+    size = of.ByteSize(message)
+    of.DiscardUnknownFields(message)
+    return of.ByteSize(message) != size
 
 
 def told(role: str, record: bytes | None, reason: str, message: str) -> str:

@@ -277,8 +277,7 @@ class Validator:
                 ruled.apart = apart(batch, ruled, decoded_bytes_max, parted=parted)
             return bad, ruled
 
-        compressed = record_batch.peek(batch).compression
-        bad, ruled = await opened(judged, batch, 0 if compressed else INLINE_BYTES_MAX)
+        bad, ruled = await opened(judged, batch, self._inline_max(batch))
         return bad, ruled if not bad and (ruled or ruled.seen) else None
 
     def _may_have_rules(self, role: str) -> bool:
@@ -347,16 +346,19 @@ class Validator:
     async def check_off_loop(
         self, batch: memoryview, refused: Refused = NOTHING_REFUSED, all_up_to: int = 0
     ) -> list[BadRecord]:
-        """`check`, in a thread unless the batch is small and not compressed.
+        """`check`, in a thread unless the batch is small and not compressed, and no schema named is slow.
 
         With `all_up_to`, `check_all` of so many bad ones.
         """
-        compressed = record_batch.peek(batch).compression
         check = partial(self.check, refused=refused)
         if all_up_to:
             check = partial(self.check_all, refused=refused, bad_max=all_up_to)
+        return await opened(check, batch, self._inline_max(batch))
+
+    def _inline_max(self, batch: memoryview) -> int:
+        """Bytes up to which a batch like this is judged on the event loop."""
         slow = any(isinstance(each, FollowedPart) and each.slow for each in (self._key, self._value))
-        return await opened(check, batch, 0 if compressed or slow else INLINE_BYTES_MAX)
+        return 0 if slow or record_batch.peek(batch).compression else INLINE_BYTES_MAX
 
 
 def _of_role(
@@ -366,7 +368,7 @@ def _of_role(
     found = [one.key for one in records] if role == "key" else [one.value for one in records]
     if isinstance(part, _Part):
         return found
-    return framing.composed_all(role, found, [one.headers for one in records])
+    return framing.composed_all(role, found, [one.headers for one in records], exact=True)
 
 
 def _noted(

@@ -71,7 +71,7 @@ def other_catalog(config: CatalogConfig) -> OtherCatalog:
             config.token.get_secret_value(),
             config.oauth_uri,
             config.scope,
-            config.headers,
+            {name: value.get_secret_value() for name, value in config.headers.items()},
             config.ca_file,
             timeout_s,
             most,

@@ -19,7 +19,7 @@ from objectstore.collect_merged import MergedCollector
 from objectstore.grace import Grace
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, ManifestId, SegmentId
-from objectstore.store import ObjectStore
+from objectstore.store import ObjectStore, StoreError
 
 _log = logger("collection")
 
@@ -100,6 +100,10 @@ class Collection(Job):
             await self._merged.run(report)
         for warning in report.warnings:
             _log.warning(warning)
+        if report.failed:
+            self.item_failed("objects that stay", StoreError("; ".join(report.failed)), level=0)
+        else:
+            self.item_worked("objects that stay")
         if not report.dry_run:
             self._metrics.collected_objects.inc(len(report.deleted))
         if report.deleted:

@@ -179,7 +179,7 @@ class Background:
             self._snapshots.write,
         )
         rules = (given.bytes_per_s, given.round_s, given.begin_s, given.repair, config.collection.grace_s)
-        scrub = Scrub(bucket, ScrubOptions(*rules))
+        scrub = Scrub(bucket, ScrubOptions(*rules, 2 * config.merging.segment_bytes))  # as one merge holds
         ScrubFigures(self._metrics, scrub)
         return scrub
 

@@ -29,6 +29,7 @@ from agent.cli.holes import Range, holes
 from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
 from agent.cli.session import Session, session
+from agent.cli.stalls import Stalls
 from agent.config import Config
 from objectstore.offset_ranges import joined
 
@@ -135,7 +136,7 @@ async def consume(given: Auditing, history: Path, bounds: Sequence[Bounds]) -> N
             )
             stack.push_async_callback(consumer.stop)
             await consumer.start()
-            await _copy(consumer, given.topic, bounds, history)
+            await _copy(consumer, given.topic, bounds, history, Stalls(given.bootstrap))
     except KafkaError as error:
         raise unreachable(f"{given.topic!r} cannot be read: {type(error).__name__}: {error}") from None
 
@@ -249,7 +250,9 @@ def skipped(given: Auditing) -> dict[int, list[Range]]:
     return {partition: joined(ranges) for partition, ranges in by_partition.items()}
 
 
-async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds], history: Path) -> None:
+async def _copy(
+    consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds], history: Path, stalls: Stalls
+) -> None:
     from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers_hash
 
     left = {TopicPartition(topic, b.partition): b for b in bounds if b.end > b.start}
@@ -267,8 +270,9 @@ async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds]
                         row = (topic, record.partition, record.offset, key, value, headers, record.timestamp)
                         writer.add(HistoryRow(*row, timestamp_type=record.timestamp_type))
                 bar.advance(task, len(records))
-            for where in list(left):  # not by the last record: a marker may stand behind it
-                if await consumer.position(where) >= left[where].end:
+            # Not by the last record: a marker may stand behind it.
+            for where, at in (await stalls.positions(consumer, list(left))).items():
+                if at >= left[where].end:
                     del left[where]
 
 
@@ -357,7 +361,8 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
             compared = replace(compared, seen={topic: known}, seen_at={topic: before.snapshot})
     sums: dict[int, Sequence[Digested]] = {}
     compared = replace(compared, tell=files.__setitem__, tell_digests=sums.update if given.keep else None)
-    if given.by_digests:
+    by_digests = given.by_digests or before.by_digests
+    if by_digests:
         compared = _with_digests(compared, topic, audits.digests(spark, own))
     try:
         verdict = (_by_spark if given.connector else _by_client)(given, spark, compared, bounds, history)
@@ -370,12 +375,10 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
         spark, verdict, given.http, topic, compared.tables[topic], lambda: _left_by_table(given)
     )
     if given.keep:
-        done = {
-            partition: (_begun(compared, (topic, partition)), end)
-            for (_, partition), end in compared.ends.items()
-        }
+        done = {place[1]: (compared.since.get(place, 0), end) for place, end in compared.ends.items()}
         looked_at, found = verdict.snapshots.get(topic), sum(verdict.counts.values())
-        audits.keep(spark, topic, own, audits.Outcome(done, found, looked_at, files.get(topic), sums))
+        outcome = audits.Outcome(done, found, looked_at, files.get(topic), sums, by_digests)
+        audits.keep(spark, topic, own, outcome)
     return verdict
 
 
@@ -388,12 +391,6 @@ def _with_digests(compared: AuditInput, topic: str, kept: Mapping[int, Sequence[
         start, own = compared.log_start.get(place, 0), kept.get(place[1], ())
         found[place] = usable(own, start, end, follows=how.table_follows, compacted=how.compacted)
     return replace(compared, digests=found)
-
-
-def _begun(compared: AuditInput, place: tuple[str, int]) -> int:
-    """From which offset on a partition was compared with its topic, behind all that digests are of."""
-    known = max((each.end for each in compared.digests.get(place, ())), default=0)
-    return max(known, compared.since.get(place, 0))
 
 
 def _left_by_table(given: Auditing) -> dict[int, int]:

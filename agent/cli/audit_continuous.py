@@ -4,7 +4,8 @@ Each round looks at what is new in each topic, up to where its table is by then:
 nobody waiting, and is what FloeTableBehind rings for. A topic with nothing new since its last audit, and
 whose table is the same snapshot, costs a few requests; once in an hour it is looked at all the same, so that
 the age of its last equal audit tells whether this runs. What is found wrong, or cannot be audited, is told
-and keeps no other topic from its turn.
+and keeps no other topic from its turn. Where nothing can be audited for long this ends: keys, certificates
+and variables are read at the start, so that only another start takes those that replaced them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ LOOKED_AT_S = 3_600.0
 """Between two audits of a topic in which nothing is new, seconds."""
 TIDY_AUDITS = 200
 """Audits that are kept between two times that what they leave is tidied up."""
+FAILED_ROUNDS, FAILED_S = 3, 600.0
+"""After so many rounds in a row, over so many seconds, in which no topic could be audited this ends."""
 
 Tell = Callable[[str, "Verdict | Failure"], None]
 """Is told each audit: the topic, and what came of it."""
@@ -78,13 +81,14 @@ class Continuous:
         self._failed: set[str] = set()
         self._unanswered = False
         self._kept = 0
+        self._failed_rounds, self._failed_since = 0, 0.0
 
     def run(self) -> bool:
         """Until all rounds are over, or SIGTERM or SIGINT comes, which end it behind the audit that is made.
 
         Whether the last round was made, and the last audit of each topic found it equal. Raises Failure when
-        no agent answers at first, and when Spark does not start, or has ended. In the main thread only, as
-        signals ask for that.
+        no agent answers at first, when Spark does not start, or has ended, and when nothing can be audited
+        any more. In the main thread only, as signals ask for that.
         """
         agent_http.ask(self._given.http, "/status.json")  # before Spark takes its time
         with tempfile.TemporaryDirectory(prefix="floe-audit-", dir=self._given.scratch) as folder:
@@ -103,21 +107,37 @@ class Continuous:
         number = 0
         while True:
             begun = self._clock.monotonic()
-            self._round(spark, folder)
+            failure = self._round(spark, folder)
             number += 1
             if self._stop.is_set() or number == self._pace.rounds:
                 return
+            self._require_some(failure, begun)
             self._stop.wait(max(0.0, begun + self._pace.every_s - self._clock.monotonic()))
             if self._stop.is_set():
                 return
 
-    def _round(self, spark: SparkSession, folder: Path) -> None:
+    def _require_some(self, failure: Failure | None, begun: float) -> None:
+        """Raises Failure after FAILED_ROUNDS and FAILED_S of `failure`; `begun`: this round's, seconds."""
+        if failure is None:
+            self._failed_rounds = 0
+            return
+        if self._failed_rounds == 0:
+            self._failed_since = begun
+        self._failed_rounds += 1
+        lasted = self._clock.monotonic() - self._failed_since
+        if self._failed_rounds >= FAILED_ROUNDS and lasted >= FAILED_S:
+            rounds = f"{self._failed_rounds} rounds in a row, over {lasted:.0f} s"
+            anew = "start this again, which reads its configuration, keys and variables anew"
+            raise Failure(Status.FAILED, f"no topic could be audited in {rounds}: {anew}; last: {failure}")
+
+    def _round(self, spark: SparkSession, folder: Path) -> Failure | None:
+        """Each topic's turn; the newest failure where all topics stand failed."""
         try:
             status = agent_http.ask(self._given.http, "/status.json")
         except Failure as failure:
             self._unanswered = True
             remarks().print(f"no audits this time: {failure}", style="dim")
-            return
+            return failure
         self._unanswered = False
         rows = {row["topic"]: row for row in status["tables"] if _is_its_own(row)}
         topics = self._topics or sorted(rows)
@@ -125,16 +145,19 @@ class Continuous:
             if gone not in topics:
                 self._done.pop(gone, None)
                 self._failed.discard(gone)
+        newest: Failure | None = None
         for topic in topics:
             if self._stop.is_set():
-                return
+                return None
             try:
                 self._turn(spark, folder, topic, rows.get(topic))
                 self._failed.discard(topic)
             except Failure as failure:
+                newest = failure
                 self._failed.add(topic)
                 self._tell(topic, failure)
                 _require_alive(spark)
+        return newest if self._done.keys() <= self._failed else None
 
     def _turn(self, spark: SparkSession, folder: Path, topic: str, row: Mapping[str, Any] | None) -> None:
         """One topic's; nothing where nothing is new. Raises Failure."""

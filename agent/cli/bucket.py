@@ -56,7 +56,7 @@ def archive(config: ConfigFile = None, assign: Assignments = None, output: Outpu
     """
     from agent.cli import archive as archived
 
-    identity, found = asyncio.run(archived.surveys(load(config, assign or ()).config))
+    identity, found = asyncio.run(archived.surveys(load(config, assign or (), advertises=False).config))
     if output is Form.JSON:
         print_json([archived.plain(each, identity) for each in found])
     else:
@@ -91,7 +91,7 @@ def scrub(
 
 
 def _report(administer: Administer, config: ConfigFile, assign: Assignments, output: Form) -> None:
-    given = load(config, assign or ()).config
+    given = load(config, assign or (), advertises=False).config
     if not given.store.url.startswith("s3:"):
         raise usage(f"store.url {given.store.url!r} is no S3 bucket; other stores have tools of their own")
     clock = SystemClock()

@@ -104,8 +104,9 @@ def copy(
             "--from and --to are the same: name another bucket or prefix, or another store (--to-config)"
         )
     always = [*(assign or ()), NO_LOG]
-    given = load(config, [*always, f"store.url={source}"]).config
-    other = load(to_config or config, [*always, f"store.url={target}", "tables.warehouse="]).config
+    given = load(config, [*always, f"store.url={source}"], advertises=False).config
+    elsewhere = [*always, f"store.url={target}", "tables.warehouse="]
+    other = load(to_config or config, elsewhere, advertises=False).config
     folder = f"{given.warehouse.removeprefix(given.store.url.rstrip('/') + '/')}/"
     options = CopyingOptions(
         CopyOptions(objects, memory << 20, bytes_per_s=rate * MB, verify=Verify(verify), check=problem),

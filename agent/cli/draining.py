@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +20,12 @@ LOOK_S = 0.5
 WAIT_S_MAX = 86_400.0
 CLOCK = SystemClock()
 
-AgentName = Annotated[str, typer.Argument(metavar="AGENT", help="Name or node id of the agent.")]
+BY_ID = "id:"
+"""In front of a number that is a node id; no name has a colon."""
+
+AgentName = Annotated[
+    str, typer.Argument(metavar="AGENT", help="Name or node id of the agent; id:2 is the node id 2.")
+]
 Undo = Annotated[bool, typer.Option("--undo", help="Take it back: clients are sent to it again.")]
 Wait = Annotated[
     bool,
@@ -62,14 +67,27 @@ def drain(
 def address_of(status: Mapping[str, Any], agent: str, base: str) -> str:
     """Where an agent answers that the one at `base` knows. Raises Failure."""
     scheme = base.partition("://")[0]
-    for broker in status["brokers"]:
-        if agent in (broker["name"], str(broker["node_id"])):
-            if broker["name"] == status["agent"]:
-                return base
-            if broker["http"]:
-                return f"{scheme}://{broker['http']}"
-            raise refused(f"agent {agent!r} has no HTTP address: set http.advertised_host there")
-    known = ", ".join(str(broker["name"]) for broker in status["brokers"])
+    broker = _meant(status["brokers"], agent)
+    if broker["name"] == status["agent"]:
+        return base
+    if broker["http"]:
+        return f"{scheme}://{broker['http']}"
+    raise refused(f"agent {agent!r} has no HTTP address: set http.advertised_host there")
+
+
+def _meant(brokers: Sequence[Mapping[str, Any]], agent: str) -> Mapping[str, Any]:
+    """The one of this name or node id; names may be numbers. Raises Failure where these are two agents."""
+    node_id = agent.removeprefix(BY_ID)
+    named = [each for each in brokers if each["name"] == agent]
+    numbered = [each for each in brokers if str(each["node_id"]) == node_id]
+    if named and numbered and named[0] is not numbered[0]:
+        raise refused(
+            f"{agent!r} is the name of the agent with node id {named[0]['node_id']}, and the node id of "
+            f"agent {numbered[0]['name']!r}: say {BY_ID}{named[0]['node_id']} or {BY_ID}{agent}"
+        )
+    if found := named or numbered:
+        return found[0]
+    known = ", ".join(str(each["name"]) for each in brokers)
     raise refused(f"the cluster has no agent {agent!r}: it has {known or 'none'}")
 
 

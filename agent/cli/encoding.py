@@ -94,7 +94,7 @@ def _protobuf(registry: Registry, found: Version, message: str, what: str) -> En
             made = json_format.Parse(text, kind.message_class(), descriptor_pool=pool)
         except json_format.ParseError as error:
             raise Failure(Status.FAILED, f"{_where(text, error)}no {kind.name} in JSON: {error}") from None
-        return before + made.SerializeToString()
+        return before + type(made).SerializeToString(made)
 
     return encode
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
@@ -14,12 +14,15 @@ from agent.cli.coordinators import coordinators, listed
 from agent.cli.failures import EPILOG, Failure, refused, usage
 from agent.cli.group_requests import Group, Place
 from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
-from agent.cli.output import print_json, print_table, results
+from agent.cli.output import print_json, print_table, remarks, results
 from agent.cli.requests import Bounds
 from agent.cli.session import Session, session
 from agent.cli.topics import run
 
 app = typer.Typer(help="Consumer groups: list, lag, set positions, delete.", epilog=EPILOG)
+
+NAMED_MAX = 5
+"""Partitions that a remark names."""
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
 
@@ -110,7 +113,11 @@ def reset(
     ] = "",
     partition: Annotated[int, typer.Option(min=-1, help="Only this partition of --topic.")] = -1,
     to: Annotated[
-        str, typer.Option(help="earliest, latest, an offset, or a time such as 2026-11-22T16:00:00+00:00.")
+        str,
+        typer.Option(
+            help="earliest, latest, an offset (beyond what is there: the nearest that is), or a time, ISO "
+            "8601 (UTC unless it says otherwise), such as 2026-11-22T16:00:00+01:00."
+        ),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -154,13 +161,27 @@ async def _targets(kafka: Session, places: Mapping[Place, Bounds], to: str) -> d
     if to == "latest":
         return {place: bound.end for place, bound in places.items()}
     if to.isdecimal() and len(to) < 20:
-        return {place: max(bound.start, min(int(to), bound.end)) for place, bound in places.items()}
+        return _nearest(places, int(to))
     try:
-        stamp_ms = max(0, round(datetime.fromisoformat(to).timestamp() * 1000))  # below, Kafka means others
+        when = datetime.fromisoformat(to)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        stamp_ms = max(0, round(when.timestamp() * 1000))  # below, Kafka means others
     except (ValueError, OverflowError):
         raise usage(f"--to {to!r} is neither earliest, latest, an offset, nor a time") from None
     found = await group_requests.at_time(kafka, list(places), stamp_ms)
     return {place: found.get(place, bound.end) for place, bound in places.items()}
+
+
+def _nearest(places: Mapping[Place, Bounds], wanted: int) -> dict[Place, int]:
+    """This offset where it is, else the start or the end, as kafka-consumer-groups has it, and says."""
+    found = {place: max(bound.start, min(wanted, bound.end)) for place, bound in places.items()}
+    if others := [f"{topic}-{number}" for (topic, number), at in found.items() if at != wanted]:
+        more = f" and {len(others) - NAMED_MAX} more" if len(others) > NAMED_MAX else ""
+        remarks().print(
+            f"{', '.join(others[:NAMED_MAX])}{more}: no offset {wanted} is there, the nearest one is taken",
+            style="dim",
+        )
+    return found
 
 
 @app.command()

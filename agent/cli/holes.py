@@ -90,7 +90,7 @@ async def holes(session: Session, topic: str, bounds: Sequence[Bounds]) -> Mappi
 async def _partition(session: Session, topic: str, bound: Bounds) -> list[Range]:
     walk, silent = Walk(bound.start), 0
     while walk.due < bound.end:
-        before, found = walk.due, await _fetch(session, topic, bound.partition, walk.due)
+        before, found = walk.due, await fetch(session, topic, bound.partition, walk.due)
         raw = found.records or b""
         aborted = [(each.first_offset, each.producer_id) for each in found.aborted_transactions or ()]
         await asyncio.to_thread(walk.answer, memoryview(bytes(raw)), aborted)  # type: ignore[arg-type]  # one buffer, as decoded
@@ -100,12 +100,21 @@ async def _partition(session: Session, topic: str, bound: Bounds) -> list[Range]
     return joined(walk.ranges)
 
 
-async def _fetch(session: Session, topic: str, partition: int, offset: int) -> PartitionData:
-    wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+async def fetch(
+    session: Session,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    wait_ms: int = WAIT_MS,
+    bytes_max: int = FETCH_BYTES,
+) -> PartitionData:
+    """What an agent has there of committed records, one batch at least. Raises Failure."""
+    wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=bytes_max)
     request = FetchRequest(
-        max_wait_ms=WAIT_MS,
+        max_wait_ms=wait_ms,
         min_bytes=1,
-        max_bytes=FETCH_BYTES,
+        max_bytes=bytes_max,
         isolation_level=READ_COMMITTED,
         topics=[FetchTopic(topic, partitions=[wanted])],
     )

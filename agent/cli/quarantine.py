@@ -15,7 +15,7 @@ from agent.cli import group_requests, reading, replaying, requests
 from agent.cli.coordinators import coordinators
 from agent.cli.failures import EPILOG, Failure, refused, together, usage
 from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output, TopicName
-from agent.cli.output import print_json, print_table, progress, results
+from agent.cli.output import print_json, print_table, progress, remarks, results
 from agent.cli.replaying import GROUP, Replayed, Replaying
 from agent.cli.requests import Bounds
 from agent.cli.session import Session, check_code, session
@@ -68,16 +68,18 @@ def show(
     """Show the newest records in a topic's quarantine with what each of them broke."""
     found: list[_Kept] = []
 
-    async def work() -> None:
+    async def work() -> int:
         async with session(bootstrap) as kafka:
             _, bounds = await _bounds(kafka, topic)
         await reading.newest(bootstrap, name_of(topic), bounds, last, lambda one: found.append(_kept(one)))
+        return sum(each.end - each.start for each in bounds)
 
-    run(work())
+    there = run(work())
     if output is Form.JSON:
         print_json([{"place": place, "at": at, **_fields(kept)} for place, at, kept in found])
     else:
         print_table(_SHOWN, [row for one in found for row in _rows(*one)])
+    remarks().print(f"{len(found):,} of {there:,}", style="dim")
 
 
 _SHOWN = ("place", "set aside", "client", "of", "rule", "what")

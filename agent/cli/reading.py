@@ -15,6 +15,7 @@ from agent.cli.command_config import command_config
 from agent.cli.failures import refused, unreachable
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID
+from agent.cli.stalls import Stalls
 from agent.cli.values import Values, line
 
 POLL_MS = 500
@@ -43,9 +44,9 @@ async def read(bootstrap: str, given: Reading, bounds: Sequence[Bounds], values:
         return 0  # nothing is there; a client that is stopped while it starts gives its work up
     begins = {where: _begin(given, bound) for where, bound in wanted.items()}
     ends = {where: bound.end for where, bound in wanted.items() if begins[where] < bound.end}
-    count = 0
+    count, stalls = 0, Stalls(bootstrap, follow=given.follow)
     async with _reader(bootstrap, begins) as consumer:
-        async for record in _records(consumer, ends, follow=given.follow):
+        async for record in _records(consumer, ends, stalls, follow=given.follow):
             print(_line(record, values), flush=given.follow)
             count += 1
             if count == given.records_max:
@@ -56,19 +57,27 @@ async def read(bootstrap: str, given: Reading, bounds: Sequence[Bounds], values:
 async def newest(
     bootstrap: str, topic: str, bounds: Sequence[Bounds], count: int, look: Callable[[Record], None]
 ) -> None:
-    """Look at the newest records of a topic, at most `count`: as many of each partition. Raises Failure."""
-    share = -(-count // max(1, len(bounds)))
-    begins = {TopicPartition(topic, b.partition): max(b.start, b.end - share) for b in bounds}
+    """Look at the newest records of a topic, at most `count`. Raises Failure."""
+    shared = shares(bounds, count)
+    begins = {TopicPartition(topic, b.partition): b.end - shared[b.partition] for b in bounds}
     ends = {TopicPartition(topic, b.partition): b.end for b in bounds}
     ends = {where: end for where, end in ends.items() if begins[where] < end}
     if not ends:
         return
     async with _reader(bootstrap, {where: begins[where] for where in ends}) as consumer:
-        async for record in _records(consumer, ends, follow=False):
-            if count == 0:
-                return
-            count -= 1
+        async for record in _records(consumer, ends, Stalls(bootstrap), follow=False):
             look(record)
+
+
+def shares(bounds: Sequence[Bounds], count: int) -> dict[int, int]:
+    """How many offsets at the end of each partition make `count`: as many of each, where each has them."""
+    found, left = dict[int, int](), count
+    fewest_first = sorted(bounds, key=lambda each: each.end - each.start)
+    for behind, each in enumerate(fewest_first):
+        own = min(each.end - each.start, -(-left // (len(bounds) - behind)))
+        found[each.partition] = own
+        left -= own
+    return found
 
 
 @asynccontextmanager
@@ -104,9 +113,9 @@ def _begin(given: Reading, bound: Bounds) -> int:
 
 
 async def _records(
-    consumer: AIOKafkaConsumer, before: Mapping[TopicPartition, int], *, follow: bool
+    consumer: AIOKafkaConsumer, before: Mapping[TopicPartition, int], stalls: Stalls, *, follow: bool
 ) -> AsyncIterator[Record]:
-    """Records up to those offsets, or for ever."""
+    """Records up to those offsets, or for ever. Raises Failure when none come any more."""
     ends = dict(before)
     while follow or ends:
         for where, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
@@ -114,8 +123,9 @@ async def _records(
                 if not follow and record.offset >= ends.get(where, 0):
                     break
                 yield record
-        for where in list(ends):  # a transaction's marker takes an offset and is no record
-            if await consumer.position(where) >= ends[where]:
+        places = consumer.assignment() if follow else list(ends)
+        for where, at in (await stalls.positions(consumer, places)).items():
+            if not follow and at >= ends[where]:  # a transaction's marker takes an offset and is no record
                 del ends[where]
 
 

@@ -20,7 +20,7 @@ from agent.cli.registry import Registry
 from agent.cli.session import Session, session
 from agent.cli.topics import run
 from agent.cli.values import Encode, Encoding, known_values
-from agent.cli.writing import Line, Written, write
+from agent.cli.writing import Line, Written, portions, write
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -126,15 +126,15 @@ async def _all(
     placing: tuple[list[tuple[str, bytes]], int],
     bar: Progress,
 ) -> Written:
-    """Write everything, as many lines per request as are there."""
+    """Write everything, as many lines per request as are there and one takes."""
     headers, partition = placing
     task = bar.add_task(f"writing {topic}", total=None)
     written = Written()
     try:
         async for lines in batches:
-            batch = list(lines)
-            await write(kafka, topic, partitions, batch, written, headers=headers, partition=partition)
-            bar.advance(task, len(batch))
+            for batch in portions(list(lines), headers):
+                await write(kafka, topic, partitions, batch, written, headers=headers, partition=partition)
+                bar.advance(task, len(batch))
     except Failure as failure:
         raise after([f"{written.count} records were written"] if written.count else [], failure) from None
     if not written.count:

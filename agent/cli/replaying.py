@@ -25,6 +25,7 @@ from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID
+from agent.cli.stalls import Stalls
 from coordination.state.quarantine_names import name_of
 from schema.proto.quarantine_pb2 import Record
 
@@ -171,6 +172,7 @@ async def _one(
         consumer.assign([where])
         at = max(bounds.start, await consumer.committed(where) or 0)
         consumer.seek(where, at)
+        stalls = Stalls(bootstrap)
         while at < bounds.end and replayed.done < given.records_max:
             polled: Mapping[TopicPartition, list[ConsumerRecord[Any, Any]]] = await consumer.getmany(
                 where, timeout_ms=POLL_MS, max_records=min(given.batch, given.records_max - replayed.done)
@@ -180,7 +182,8 @@ async def _one(
                 before = replayed.done
                 await _together(producer, given, where, taken, replayed)
                 advance(replayed.done - before)
-            at = await consumer.position(where)  # a transaction's marker takes an offset and is no record
+            # Not by the last record: a transaction's marker takes an offset and is none.
+            at = (await stalls.positions(consumer, [where])).get(where, at)
     finally:
         await producer.stop()
 

@@ -24,7 +24,7 @@ from objectstore.late import without_collections
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from coordination.restore.report import Report, TableFound, TableMoved
+    from coordination.restore.report import Report, TableFound, TableMoved, TopicBack
     from coordination.restore.run import RestoreOptions
 
 app = typer.Typer(help="After a disaster.", epilog=EPILOG)
@@ -79,10 +79,10 @@ def cluster(
 
     if not etcd.startswith("etcd:"):
         raise usage(f"--to {etcd!r} is no etcd: a log is restored into etcd://host:port/cluster only")
-    given = load(config, [*(assign or ()), f"store.url={bucket}", f"log.url={etcd}"]).config
-    options = RestoreOptions(
-        dry_run=dry_run, settle_s=settle, replace_log=replace_log, log_is_lost=log_is_lost
-    )
+    # Where tables lie says each table itself; the file's warehouse may be that of another bucket.
+    places = [*(assign or ()), f"store.url={bucket}", f"log.url={etcd}", "tables.warehouse="]
+    given = load(config, places, advertises=False).config
+    options = RestoreOptions(dry_run, settle, replace_log, log_is_lost, given.store.url.rstrip("/"))
     with without_collections():  # millions of batches are looked at, and none of them is garbage
         report = asyncio.run(_restored(given, options, tables_from or ""))
     if output is Form.JSON:
@@ -225,6 +225,7 @@ def _remarks(report: Report) -> list[str]:
             f"{report.rescued_records} records are of topics whose creation is not archived: they are in "
             f"{report.rescued_topic}"
         )
+    told += map(_undeleted, report.undeleted)
     if report.deleted_records:
         told.append(f"{report.deleted_records} records were of topics that are deleted: left out")
     if report.unended:
@@ -238,6 +239,15 @@ def _remarks(report: Report) -> list[str]:
     for each in report.moved:
         told += _moved(each, "would be" if report.dry_run else "is")
     return told
+
+
+def _undeleted(one: TopicBack) -> str:
+    """Of a topic that somebody may have brought back behind the archive."""
+    what = f"{one.records} records of topic {one.topic} were found that came after it was deleted"
+    if one.error:
+        return f"LOST: {what}, and it cannot come back: {one.error}"
+    named = f", as {one.name}" if one.name != one.topic else ""
+    return f"{what}: it is back{named}; if nobody had undeleted it, delete it again"
 
 
 def _moved(table: TableMoved, verb: str) -> list[str]:

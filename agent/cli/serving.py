@@ -84,8 +84,11 @@ def serve(
 
 
 def followed(url: str) -> list[str]:
-    """`--follow` as assignments of --set: who reads tables is lent no keys of the bucket, which may write."""
-    return [f"store.url={url}", "catalog.vending_role_arn="]
+    """`--follow` as assignments of --set: who reads tables is lent no keys of the bucket, which may write.
+
+    No table is made here: where new ones would lie, which may be in the source's bucket, says nothing.
+    """
+    return [f"store.url={url}", "catalog.vending_role_arn=", "tables.warehouse="]
 
 
 def _refuse_several(loaded: Loaded) -> None:
@@ -221,8 +224,7 @@ async def _live(
 
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, told.set)
+    _take_signals(loop, told.set)
     if watched_at is not None:
         _end_with_parent(told.set)
     config = loaded.config
@@ -250,6 +252,18 @@ async def _live(
     finally:
         signalled.cancel()
         await _stop(app, config.shutdown.timeout_ms)
+
+
+def _take_signals(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
+    """Call once this process is to end. SIGHUP, which means "read your configuration again", is answered."""
+    for number in SIGNALS:
+        loop.add_signal_handler(number, ended)
+    if sys.stdin is None or not sys.stdin.isatty():  # a terminal that goes away ends what runs in it
+        loop.add_signal_handler(signal.SIGHUP, _not_read_again)
+
+
+def _not_read_again() -> None:
+    logs.logger("floe").warning("SIGHUP changes nothing: an agent reads its configuration at its start only")
 
 
 def _maker(follows: bool) -> Callable[[Loaded, Path | None], App]:

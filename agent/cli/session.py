@@ -35,6 +35,9 @@ ONLY_READ = frozenset(
 """What may be asked twice: an agent that was paused, or ends, closes its connections without an answer."""
 
 
+_NO_TLS = " (the listener may speak no TLS)"
+
+
 class Refusal(Failure):
     """An agent answered with an error code of Kafka's."""
 
@@ -224,8 +227,10 @@ def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS: {error.reason or error}"
-    return os.strerror(error.errno) if error.errno else str(error)
+        return f"TLS: {error.reason or error}{_NO_TLS if error.reason == 'WRONG_VERSION_NUMBER' else ''}"
+    said = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+    cut = isinstance(error, ConnectionResetError) and command_config().tls is not None
+    return f"{said}{_NO_TLS if cut else ''}"
 
 
 def refusal(code: int, message: str | None, what: str) -> Refusal | None:

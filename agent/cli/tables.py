@@ -163,14 +163,15 @@ def audit_table(
     topic's own table.
     Rows of records that retention or compaction took from the topic are right where the table keeps them.
     For tables in S3 give the agent's --config: Spark needs the same credentials.
-    With --continuous each audit is told as it ends; the status is that of the last one of each topic.
+    With --continuous each audit is told as it ends; the status is that of the last one of each topic. It ends
+    by itself when no topic could be audited for long, as keys are read at its start.
     """
     from agent.cli.audit import Auditing, require_spark, s3_access
 
     if not continuous and len(topics or ()) != 1:
         raise usage(f"{len(topics or ())} topics: name one, or give --continuous")
     found = require_spark(jars)
-    settings = load(config, assign or ()).config if config or assign else None
+    settings = load(config, assign or (), advertises=False).config if config or assign else None
     given = Auditing(
         (topics or [""])[0],
         bootstrap,

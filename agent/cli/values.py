@@ -34,7 +34,7 @@ class Values(Shown):
             message = json_format.Parse(text, bound.kind.message_class(), descriptor_pool=pool)
         except json_format.ParseError as error:
             raise Failure(Status.FAILED, f"{role} is not {bound.kind.name} in JSON: {error}") from None
-        data = message.SerializeToString()
+        data = type(message).SerializeToString(message)
         framed = bound.framing == "confluent"
         return framing.prefix(bound.schema_id, bound.kind.indexes) + data if framed else data
 

@@ -6,7 +6,7 @@ records may or may not be there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka.partitioner import murmur2
@@ -24,6 +24,10 @@ from objectstore.batch import NewRecord, build
 
 ACKS_ALL = -1
 TIMEOUT_MS = 25_000
+REQUEST_BYTES_MAX = 512_000
+"""Of keys, values and headers in one request: a partition takes batches up to a MiB by default."""
+RECORD_BYTES = 32
+"""What a record and its headers' lengths take besides, about."""
 NAMES_UNTIL = 12
 """The last Produce version that names topics; later ones use ids."""
 
@@ -48,6 +52,21 @@ class Written:
         """So many more, from this offset on."""
         self.count += count
         self.offsets[partition] = (self.offsets.get(partition, (first, first))[0], first + count - 1)
+
+
+def portions(lines: Sequence[Line], headers: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[Line]]:
+    """Lines for one request after the other; one that is longer than a request may be goes alone."""
+    more = RECORD_BYTES + sum(len(name.encode()) + len(value) for name, value in headers)
+    portion, size = list[Line](), 0
+    for line in lines:
+        own = len(line.key or b"") + len(line.value) + more
+        if portion and size + own > REQUEST_BYTES_MAX:
+            yield portion
+            portion, size = [], 0
+        portion.append(line)
+        size += own
+    if portion:
+        yield portion
 
 
 async def write(

@@ -53,7 +53,7 @@ class CatalogConfig(Section):
     scope: str = "catalog"
     """`rest`: scope of the tokens, such as `PRINCIPAL_ROLE:ALL`."""
 
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
     """`rest`: further headers of every request by name."""
 
     ca_file: str = ""

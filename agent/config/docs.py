@@ -73,7 +73,7 @@ def _type(field: FieldInfo) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return " \\| ".join(f"`{choice}`" for choice in typing.get_args(kind))
     if typing.get_origin(kind) is dict:
-        return "names and texts"
+        return "names and secrets" if SecretStr in typing.get_args(kind) else "names and texts"
     names = {bool: "true or false", int: "integer", float: "number", str: "text", SecretStr: "secret"}
     word = names[kind]  # type: ignore[index]  # a KeyError here means: teach this table a new type
     low = next((str(c.ge) for c in field.metadata if isinstance(c, Ge)), "")

@@ -7,6 +7,7 @@ refused with its name, its place and the nearest valid name.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -25,6 +26,8 @@ from agent.config.templates import SETTINGS, BadTemplate, resolve
 DEFAULT = "default"
 MEMORY: Path = ("agent", "memory_bytes_max")
 MASK = "********"
+_LOGIN = re.compile(r"://[^/\s'\"]*@")
+"""A user and password in a URL, where they do not belong."""
 REMEDIES: dict[Path, str] = {
     (
         "log",
@@ -69,11 +72,12 @@ def load(
     environment: Mapping[str, str] | None = None,
     root: FilePath = cgroup.ROOT,
     process: int = 0,
+    advertises: bool = True,
 ) -> Loaded:
     """Read every source and check the whole. `file` defaults to $FLOE_CONFIG. Raises ConfigError.
 
     `root`: the folder in which /proc and /sys tell of this process's control group. `process`: of which one
-    of `agent.processes`, from 0.
+    of `agent.processes`, from 0. `advertises`: False where only an agent's log and store are wanted.
     """
     environment = os.environ if environment is None else environment
     if file is None and environment.get(ENV_FILE):
@@ -88,7 +92,10 @@ def load(
     for item in given:
         _refuse_unknown(item)
         chosen[item.path] = item
-    _fill_in(chosen, environment)
+    if advertises:
+        _fill_in(chosen, environment)
+    else:
+        _leave_out(chosen)
     count = processes.settle(chosen, root)
     limit = _fit_memory(chosen, root, count)
     config = _checked(chosen)
@@ -155,6 +162,13 @@ def _fill_in(chosen: dict[Path, Given], environment: Mapping[str, str]) -> None:
             raise ConfigError(f"{item.origin}: {'.'.join(path)}: {error}") from None
 
 
+def _leave_out(chosen: dict[Path, Given]) -> None:
+    """Advertise nothing where placeholders would say what: only an agent's own place has their values."""
+    for path, item in list(chosen.items()):
+        if path[-1] in SETTINGS and "{" in str(item.value):
+            chosen[path] = replace(item, value=SETTINGS[path[-1]])
+
+
 def _refuse_unknown(item: Given) -> None:
     name = ".".join(item.path)
     if find(Config, item.path) is not None:
@@ -191,6 +205,10 @@ def _as_list(name: str, numbered: Mapping[str, object], origins: str) -> list[ob
 
 def _problem(error: ErrorDetails, chosen: Mapping[Path, Given]) -> str:
     """One line for one of pydantic's errors: place, setting, what is wrong, what was given."""
+    return _LOGIN.sub(f"://{MASK}@", _said(error, chosen))
+
+
+def _said(error: ErrorDetails, chosen: Mapping[Path, Given]) -> str:
     path = tuple(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return REMEDIES.get(path[:1], f"{'.'.join(path)} is not set")
@@ -228,10 +246,16 @@ def plain(model: BaseModel) -> dict[str, object]:
             value = plain(value)
         elif isinstance(value, tuple):
             value = [plain(item) if isinstance(item, BaseModel) else item for item in value]
-        elif isinstance(value, SecretStr):
-            value = MASK if value.get_secret_value() else ""
-        tree[name] = value
+        elif isinstance(value, dict):
+            value = {key: _masked(item) for key, item in value.items()}
+        tree[name] = _masked(value)
     return tree
+
+
+def _masked(value: object) -> object:
+    if not isinstance(value, SecretStr):
+        return value
+    return MASK if value.get_secret_value() else ""
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,10 @@ from agent.config.tree import Tree
 LOG_SCHEMES = ("etcd", "sqlite", "memory")
 STORE_SCHEMES = ("s3", "gs", "az", "file", "memory")
 LOCAL_SCHEMES = ("file", "memory")
+_LOGIN_OF = {
+    "store.endpoint": ": use store.access_key and store.secret_key",
+    "traces.endpoint": ": use traces.headers, as in Authorization=Basic …",
+}
 
 
 def scheme(url: str) -> str:
@@ -26,10 +30,10 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
         parts = urlsplit(url)
     except ValueError:
         return plain.url_problem(f"{section}.url", url)
-    if scheme(url) not in schemes:
-        return f"{section}.url {url!r} must begin with one of {', '.join(s + ':' for s in schemes)}"
     if "@" in parts.netloc:
         return f"{section}.url must not hold a user or password: use {section}'s own settings for them"
+    if scheme(url) not in schemes:
+        return f"{section}.url {url!r} must begin with one of {', '.join(s + ':' for s in schemes)}"
     if scheme(url) in ("sqlite", "file") and (parts.netloc or not parts.path.startswith("/")):
         return f"{section}.url {url!r} must name an absolute path: {scheme(url)}:///absolute/path"
     if scheme(url) in ("etcd", "s3", "gs", "az") and not parts.netloc:
@@ -61,7 +65,8 @@ def contradiction(config: Tree) -> str | None:
 
 
 def _urls(config: Tree) -> Iterator[str]:
-    """Those that nobody can read; first of all, as other rules read them."""
+    """Those that nobody can read, or with a login, which is shown where the URL is; first of all, as other
+    rules read them."""
     given = {
         "store.endpoint": config.store.endpoint,
         "store.role_sts_url": config.store.role_sts_url,
@@ -74,6 +79,8 @@ def _urls(config: Tree) -> Iterator[str]:
     for name, url in given.items():
         if problem := plain.url_problem(name, url):
             yield problem
+        elif "@" in urlsplit(url).netloc:
+            yield f"{name} must not hold a user or password{_LOGIN_OF.get(name, '')}"
 
 
 def _listeners(config: Tree) -> Iterator[str]:

@@ -30,7 +30,8 @@ class Setting:
     @property
     def secret(self) -> bool:
         """Its value is never shown."""
-        return self.field.annotation is SecretStr
+        kind = self.field.annotation
+        return kind is SecretStr or (typing.get_origin(kind) is dict and SecretStr in typing.get_args(kind))
 
 
 def element_model(field: FieldInfo) -> type[BaseModel] | None:

@@ -329,7 +329,7 @@ class StoreConfig(Section):
     virtual_hosted: bool = False
     """Put the bucket into the host name (https://bucket.host) instead of the path."""
 
-    options: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, SecretStr] = Field(default_factory=dict)
     """Further options of the store's adapter by name, such as Google's or Azure's credentials."""
 
     request_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 15_000

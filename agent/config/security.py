@@ -112,8 +112,6 @@ def _oauth(config: Tree) -> Iterator[str]:
     if not oauth.jwks_url:
         return
     parts = urlsplit(oauth.jwks_url)
-    if "@" in parts.netloc:
-        yield "oauth.jwks_url must not hold a user or password"
     local = parts.scheme == "http" and parts.hostname in LOOPBACK
     if not parts.hostname or not (parts.scheme == "https" or local):
         yield (

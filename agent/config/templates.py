@@ -12,7 +12,8 @@ import socket
 from collections.abc import Mapping
 
 KNOWN = "{pod}, {ordinal}, {ordinal+N}, {zone}, {node}, {ip} and {env:NAME}"
-SETTINGS = ("advertised_host", "advertised_port")  # the settings that may hold them, in any section
+SETTINGS = {"advertised_host": "", "advertised_port": 0}
+"""The settings that may hold them, in any section, and their defaults."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _ORDINAL = re.compile(r"ordinal(?:\+(\d{1,9}))?")
 _LAST_NUMBER = re.compile(r".*-(\d{1,9})")

@@ -11,7 +11,7 @@ from agent.costs.load import Load, Settings
 from agent.costs.prices import HOURS_PER_MONTH, Prices
 from coordination.snapshot_keeper import SnapshotOptions
 
-PLANNER = "the flush planner at --put-ms and --append-ms, produce.*"
+PLANNER = "the flush planner at --put-time and --append-time, produce.*"
 MERGES = "the merge planner, merging.*"
 KEPT = "collection.grace_s"
 EARLY = SnapshotOptions()

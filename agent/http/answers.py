@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
@@ -9,6 +12,10 @@ from coordination.kafka_codes import Code
 from coordination.state.types import Refused
 from iceberg import rest_body
 
+BODY_STILL_S_MAX: Final = 30.0
+"""For how long nothing of a body may come, seconds: a request that waits for it has a place."""
+BODY_BYTES_PER_S_MIN: Final = 32 * 1024
+"""Bytes a second: a body has BODY_STILL_S_MAX, and as long as the largest that is taken needs at this."""
 NOT_FOUND = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.RESOURCE_NOT_FOUND})
 
 
@@ -53,17 +60,24 @@ def flag(request: Request, name: str) -> bool:
 
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The whole body. Raises Problem 413 above `bytes_max`, before more than that is held."""
+    """The whole body. Raises Problem 413 above `bytes_max`, before more than that is held, and 408, upon
+    which the connection ends (agent/http/guard.py), when it does not come."""
     declared = request.headers.get("content-length", "0")
     too_large = Problem(413, f"the body is larger than {bytes_max} bytes", "raise http.body_bytes_max")
     if declared.isdigit() and int(declared) > bytes_max:
         raise too_large
-    body = bytearray()
+    body, now = bytearray(), asyncio.get_running_loop().time
+    until = now() + BODY_STILL_S_MAX + bytes_max / BODY_BYTES_PER_S_MIN
     try:
-        async for part in request.stream():
-            body += part
-            if len(body) > bytes_max:
-                raise too_large
+        async with asyncio.timeout(BODY_STILL_S_MAX) as bound:
+            async for part in request.stream():
+                body += part
+                if len(body) > bytes_max:
+                    raise too_large
+                bound.reschedule(min(now() + BODY_STILL_S_MAX, until))
+    except TimeoutError:
+        why = f"the body stopped for {BODY_STILL_S_MAX:g} s, or came too slowly: {len(body)} bytes are here"
+        raise Problem(408, why, "send it without a pause") from None
     except ClientDisconnect:
         raise Problem(400, "the client closed the connection before its body was complete") from None
     return bytes(body)

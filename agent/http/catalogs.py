@@ -6,7 +6,9 @@ import asyncio
 
 from agent.http.parts import Parts
 from iceberg.publish.publisher import WHOLE, Publisher
+from objectstore.turns import Turns
 
+TOLD_PER_TURN = 1_000  # entries before others may go on
 Row = dict[str, object]
 
 
@@ -34,14 +36,16 @@ def _catalog(parts: Parts, publisher: Publisher) -> Row:
     }
 
 
-def entries(parts: Parts) -> dict[str, list[Row]]:
+def entries(parts: Parts) -> Turns[dict[str, list[Row]]]:
     """By table (Floe's name): its entries in the catalogs that this agent publishes to."""
     found: dict[str, list[Row]] = {}
     for publisher in parts.publishers:
         if not publisher.publishes:
             continue
         now_s = asyncio.get_running_loop().time()
-        for key, each in publisher.seen.wanted.items():
+        for number, (key, each) in enumerate(list(publisher.seen.wanted.items())):
+            if number % TOLD_PER_TURN == 0:
+                yield
             since_s = publisher.seen.late.get(key)
             row: Row = {
                 "catalog": publisher.options.name,

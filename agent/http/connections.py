@@ -1,8 +1,9 @@
 """A connection of HTTP: uvicorn's, behind TLS where there is that, and cut where it only takes a place.
 
-A connection that is not being served is idle: before a request's head is complete, and between requests.
-Anybody can open such ones, so they are few and short: the oldest goes for a new one, and a head that does not
-end within KEEP_ALIVE_S ends the connection.
+A connection that waits for its client is idle: before a request's head is complete, between requests, and
+while there is more of an answer than the client takes. Anybody can open such ones, so they are few and short:
+the oldest goes for a new one, and a head that does not end within KEEP_ALIVE_S ends the connection. Whoever
+takes some of his answer every KEEP_ALIVE_S gets all of it. For bodies agent/http/answers.py waits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 
 KEEP_ALIVE_S: Final = 30
+"""For how long a connection may be idle, seconds."""
 READ_BYTES: Final = 64 * 1024
 """Read from a socket at once, bytes."""
 NOT_TLS: Final = "plain HTTP came to a port with TLS: use https://"
@@ -54,26 +56,42 @@ class Http(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._is_served():
-            self._served()
+        self._look()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._is_served():
             self._await()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._look()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._served()
         super().connection_lost(exc)
 
+    def sweep(self) -> None:
+        """Idle once uvicorn has closed it too, which it does not tell: then it waits for its client alone."""
+        if self.transport.is_closing() and not self._waits:
+            self._await()
+
     def _is_served(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _look(self) -> None:
+        if self._is_served() and not self.flow.write_paused and not self.transport.is_closing():
+            self._served()
+
     def _await(self) -> None:
         """Idle from now on."""
-        if not self._waits and not self.transport.is_closing():
-            self._waits = True
-            self._idle.enter(self, self.loop.time(), self._cut)
+        self._served()
+        self._waits = True
+        self._idle.enter(self, self.loop.time(), self._cut, self.transport.get_write_buffer_size)
 
     def _served(self) -> None:
         self._waits = False
@@ -140,9 +158,12 @@ class Connections:
         self._tls, self._metrics = tls, metrics
         self._encrypted, self._plain = (memoryview(bytearray(READ_BYTES)) for _ in range(2))
         self.idle = Strangers(idle_max, KEEP_ALIVE_S)
+        self._open: set[Any] = set()
 
     async def sweep(self) -> None:
         """End those that are idle for too long."""
+        for each in list(self._open):
+            each.sweep()
         self.idle.sweep(asyncio.get_running_loop().time())
 
     def __call__(
@@ -153,6 +174,7 @@ class Connections:
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> asyncio.BaseProtocol:
         """A new connection."""
+        self._open = server_state.connections  # each is an Http
 
         def http(principal: str) -> Http:
             state = {**app_state, PRINCIPAL: principal}

@@ -21,6 +21,8 @@ from agent.telemetry.trail import NOBODY, Actor, http_actor
 
 PROBES = ("/livez", "/readyz", "/metrics")
 """Served even when all places are taken: an overloaded agent must not look dead."""
+CLOSES = ((b"connection", b"close"),)
+"""Behind an answer to a request that did not come to its end: what follows is still part of it."""
 Identify = Callable[[Scope], Awaitable[Actor]]
 """Who sends a request. Raises Unidentified."""
 
@@ -60,6 +62,7 @@ class Guard:
                 message["headers"] = [
                     *message.get("headers", ()),
                     (b"x-request-id", request_id.get().encode()),
+                    *(CLOSES if status == 408 else ()),
                 ]
             await send(message)
 

@@ -1,7 +1,8 @@
 """Who asks: by the certificate of the connection, by a user's password (Basic), or by a token (Bearer).
 
-With `http.authentication: none` everybody is ANONYMOUS and may do everything. Else whoever shows nothing, or
-what is wrong, is answered 401, late, and in words that do not tell whether there is such a user.
+With `http.authentication: none` everybody is ANONYMOUS and may do everything. Else whoever shows what is
+wrong is answered 401, late, and in words that do not tell whether there is such a user; whoever shows
+nothing at once: clients ask so before they are asked for a password, and nothing is guessed by it.
 """
 
 from __future__ import annotations

@@ -141,6 +141,8 @@ async def _form(request: Request) -> dict[str, str]:
             body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"
         )
     except Problem as problem:
+        if problem.status == 408:
+            raise  # the connection ends by it
         raise OauthError("invalid_request", problem.message) from None
     except ValueError:
         raise OauthError("invalid_request", "the body is no form of at most 32 fields in UTF-8") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from objectstore.turns import Turns, at_once
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1c2733 }
 body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
@@ -25,7 +27,7 @@ FACTS = (
     "feature_level",
 )
 COUNTS = ("topics", "partitions", "schemas")
-
+ROWS_PER_TURN = 100  # before others may go on
 
 TABLE_COLUMNS = (
     *("table", "topic", "records_behind", "seconds_behind", "committed_by", "last_error", "failing_since"),
@@ -38,8 +40,15 @@ SUBJECT_COLUMNS = (
 OBSERVED_COLUMNS = ("at", "topic", "partition", "records", "message", "client_id", "host")
 
 
-def render(status: Mapping[str, object]) -> str:
+def render(status: Mapping[str, object]) -> Turns[str]:
     """The whole page of one status (see agent/http/status.py for its values)."""
+    tables = {}
+    for name in ("tables", "tables_not_made"):
+        tables[name] = yield from _table_in_turns(_rows(status[name]), TABLE_COLUMNS)
+    return _page(status, tables)
+
+
+def _page(status: Mapping[str, object], tables: Mapping[str, str]) -> str:
     ready = bool(status["ready"])
     verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
     replica, registry = (_mapping(status[name]) for name in ("replica", "registry"))
@@ -56,9 +65,9 @@ def render(status: Mapping[str, object]) -> str:
             _rows(status["brokers"]), ("node_id", "name", "listeners", "http", "zone", "version", "unwell")
         ),
         "<h2>Tables</h2>",
-        _table(_rows(status["tables"]), TABLE_COLUMNS),
+        tables["tables"],
         "<h2>Tables that are not there yet</h2>",
-        _table(_rows(status["tables_not_made"]), TABLE_COLUMNS),
+        tables["tables_not_made"],
         "<h2>Schema registry</h2>",
         _pairs(registry.items()),
         _table(_rows(status["subjects"]), SUBJECT_COLUMNS),
@@ -115,11 +124,19 @@ def _pairs(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
+    return at_once(_table_in_turns(rows, columns))
+
+
+def _table_in_turns(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Turns[str]:
     if not rows:
         return "<p>none</p>"
     head = "".join(f"<th>{escape(column.replace('_', ' '))}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(row[c])}</td>" for c in columns) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    body: list[str] = []
+    for row in rows:
+        body.append("<tr>" + "".join(f"<td>{_cell(row[c])}</td>" for c in columns) + "</tr>")
+        if len(body) % ROWS_PER_TURN == 0:
+            yield
+    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
 
 
 def _cell(value: object) -> str:

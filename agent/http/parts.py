@@ -126,7 +126,8 @@ class KafkaShown(Protocol):
         ...
 
     async def offset_at(self, topic: str, index: int, at_ms: int) -> int | None:
-        """The offset of the first record at or after a time; None: there is none. Raises OSError."""
+        """The offset of the first record at or after a time, also where a transaction that is open keeps it
+        back; None: there is none. Raises OSError."""
         ...
 
     async def life(self, topic: str, index: int, offset: int) -> RecordLife | None:

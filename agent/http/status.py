@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from agent.health.standing import is_drained
 from agent.http.catalogs import catalogs
@@ -18,12 +19,16 @@ from agent.http.parts import Parts
 from agent.http.subjects import size, subjects
 from agent.http.tables import tables, tables_not_made
 from agent.telemetry.native import build_facts
+from iceberg import json_steps
 from objectstore.tasks import DEFECTS
+from objectstore.turns import Turns, in_turns
 
 if TYPE_CHECKING:
     from coordination.state.state import State
     from coordination.state.types import Applied, Broker
 
+ROW_DEPTH = 2  # of {"tables": [{…}, …]} each row is made whole
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 HASHES_KEPT = 32
 """Recent (revision, state hash) pairs: two agents agree when a revision they share has one hash."""
 
@@ -46,11 +51,11 @@ class StatusRoutes:
 
     async def json(self, _request: Request) -> Response:
         """The status as JSON."""
-        return JSONResponse(await self.gather())
+        return Response(await in_turns(_encoded(await self.gather())), media_type="application/json")
 
     async def page(self, _request: Request) -> Response:
         """The status as a page without scripts or links outside."""
-        return HTMLResponse(render(await self.gather()))
+        return HTMLResponse(await in_turns(render(await self.gather())))
 
     async def gather(self) -> dict[str, object]:
         """The whole status as plain values."""
@@ -78,8 +83,8 @@ class StatusRoutes:
             "schemas": len(state.schemas),
             "registry": size(parts),
             "subjects": await subjects(parts),
-            "tables": tables(parts),
-            "tables_not_made": tables_not_made(parts),
+            "tables": await in_turns(tables(parts)),
+            "tables_not_made": await in_turns(tables_not_made(parts)),
             "catalogs": catalogs(parts),
             "damaged": self._damaged(),
             "refused": self._refused(),
@@ -125,6 +130,11 @@ class StatusRoutes:
         figures = self._parts.rule_figures
         found = figures.quarantined if figures is not None else []
         return [{"at": when(each.at_ms), **asdict(each)} for each in found]
+
+
+def _encoded(status: dict[str, object]) -> Turns[bytes]:
+    """As JSONResponse does, which holds the event loop until it is done."""
+    return b"".join((yield from json_steps.encode(status, ROW_DEPTH, _ENCODER)))
 
 
 def _defects() -> list[dict[str, object]]:

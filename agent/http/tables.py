@@ -18,21 +18,26 @@ from iceberg.service import CommitterService
 from iceberg.status import TopicStatus
 from iceberg.upsert.service import LatestStatus
 from iceberg.view_names import is_view
+from objectstore.turns import Turns, in_order
 
+TOLD_PER_TURN = 100  # tables before others may go on
 Row = dict[str, object]
 
 
-def tables(parts: Parts) -> list[Row]:
+def tables(parts: Parts) -> Turns[list[Row]]:
     """Every table. What is None only the agent `committed_by` knows, or nobody."""
-    state, published = parts.replica.state, entries(parts)
-    return [
-        {**told_of(parts, table), "published": published.get(f"{table.namespace}.{table.name}", [])}
-        for _, table in sorted(state.tables.items())
-        if not is_view(table.metadata_location)
-    ]
+    state, published = parts.replica.state, (yield from entries(parts))
+    found: list[Row] = []
+    for number, key in enumerate((yield from in_order(list(state.tables)))):
+        if number % TOLD_PER_TURN == 0:
+            yield
+        table = state.tables.get(key)  # it may be dropped meanwhile
+        if table is not None and not is_view(table.metadata_location):
+            found.append({**told_of(parts, table), "published": published.get(".".join(key), [])})
+    return found
 
 
-def tables_not_made(parts: Parts) -> list[Row]:
+def tables_not_made(parts: Parts) -> Turns[list[Row]]:
     """Topics with records that want a table and have none, or whose table fails to come into being; and the
     same of tables of newest rows (`latest`).
     """
@@ -43,7 +48,9 @@ def tables_not_made(parts: Parts) -> list[Row]:
     ]
     found: list[Row] = []
     for latest, lags, told in kinds:
-        for topic, lag in lags.items():
+        for number, (topic, lag) in enumerate(list(lags.items())):
+            if number % TOLD_PER_TURN == 0:
+                yield
             if lag.made or topic not in parts.replica.state.topics:
                 continue
             more = told(parts, topic)
@@ -79,8 +86,8 @@ def told_of(parts: Parts, table: Table) -> Row:
 def _latest(parts: Parts, table: Table, topic: Topic) -> Row:
     """The table of a topic's newest rows."""
     lag = parts.latest.lags.now.get(topic.name) if parts.latest is not None else None
-    sizes = parts.latest.sizes() if parts.latest is not None else {}
-    files, size, snapshots = sizes.get(topic.name, (None, None, None))
+    known = parts.latest.size_of(topic.name) if parts.latest is not None else None
+    files, size, snapshots = known or (None, None, None)
     return {
         "table": f"{table.namespace}.{table.name}",
         "topic": topic.name,

@@ -147,8 +147,8 @@ class Client:
 
     `turns`: the order of its requests' effects. `gate` admits those that overlap one by one; `pauses` counts
     the pauses of this process that were over when the connection was first seen. `host`: the client's
-    address. `software`: what the client says it is (KIP-511). `stamp`: the revision applied when its
-    ApiVersions was answered, if nothing else had come by then, else 0, for the fence of transactions v1.
+    address. `software`: what the client says it is (KIP-511). `stamp`: what it proves of the requests that
+    come behind its first `stamped` ones (agent/kafka/transactions/stamps.py); None: nothing yet.
     """
 
     connection: int
@@ -158,7 +158,8 @@ class Client:
     pauses: int = 0
     host: str = ""
     software: str = ""
-    stamp: int = 0
+    stamp: int | None = None
+    stamped: int = 0
     turns: Turns = field(default_factory=Turns)
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
@@ -192,6 +193,8 @@ class Context:
     client_id: str | None = None
     charge: Charge | None = None
     """What the request takes of the client's quotas, while there are any."""
+    stamp: int | None = None
+    """What its connection proved of it when it was read."""
     waited_s: float = 0.0
     """How long the request has waited already, seconds."""
     nothing: object | None = None

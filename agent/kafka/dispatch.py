@@ -123,9 +123,13 @@ class Dispatcher:
         client.software = connection.software_name
         if BINDING in connection.software_version:  # librdkafka's bindings put their own name first
             client.software = LIBRDKAFKA
+        before = client.stamp
         if header.api_key == API_VERSIONS and connection.only_api_versions:
             client.stamp = self._services.replica.state.revision
-        return await self.answer(client, header, body, context)
+        answer = await self.answer(client, header, body, context)
+        if client.stamp != before:  # what has been read by now was not sent after this answer
+            client.stamped = connection.requests
+        return answer
 
     async def answer(
         self, client: Client, header: RequestHeader, body: memoryview, asked: RequestContext | None = None
@@ -149,6 +153,8 @@ class Dispatcher:
         context = Context(self._services, client, header.client_id)
         if asked is not None:
             context.waited_s = asked.waited_s
+        if asked is None or asked.number > client.stamped:
+            context.stamp = client.stamp
         if self._services.replica.state.quotas.entities:
             return await self._metered(context, served, header, request, len(body))
         response = await guarded(context, header.api_key, served.handler, request, version)

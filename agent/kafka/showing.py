@@ -98,7 +98,8 @@ class Showing:
     async def offset_at(self, topic: str, index: int, at_ms: int) -> int | None:
         """The offset of the first record at or after a time, Unix ms; None: there is none.
 
-        Raises OSError where that cannot be read.
+        As ListOffsets tells it: also of a transaction that is open, and behind one. Raises OSError where
+        that cannot be read.
         """
         partition = self._partition(topic, index)
         if partition is None:
@@ -108,7 +109,7 @@ class Showing:
             found = await by_time(Context(self._services, client), partition, at_ms)
         except (StoreError, CorruptBatch) as error:
             raise OSError(f"records cannot be looked at: {error}") from None
-        return None if found is None or found.offset >= partition.last_stable else found.offset
+        return None if found is None else found.offset
 
     async def life(self, topic: str, index: int, offset: int) -> RecordLife | None:
         """Where the record at an offset is and how it came; None: there is no such partition."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agent.net.admission import UNLIMITED, ListenerLimits
@@ -63,6 +63,8 @@ class ConnectionInfo:
     software_version: str = ""
     only_api_versions: bool = True
     """Whether no other request has come yet: the fence of transactions v1 asks for it."""
+    requests: int = 0
+    """How many have been read, but for those that wait without a task."""
     session: Any = None
     """The dispatcher's own state of this connection."""
     on_lost: Callable[[], None] | None = None
@@ -102,6 +104,12 @@ class RequestContext:
     """How long it has waited without a task, seconds."""
     has_turn: bool = False
     """Whether it had its turn already, in which it waited."""
+    number: int = field(init=False)
+    """How many of its connection have been read with it."""
+
+    def __post_init__(self) -> None:
+        self.connection.requests += 1
+        self.number = self.connection.requests
 
 
 Dispatch = Callable[[RequestContext, RequestHeader, memoryview], Awaitable[list[Buffer] | None]]

@@ -13,7 +13,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from agent.net.listening import ConnectionInfo, Dispatch, RequestContext
@@ -21,8 +22,23 @@ if TYPE_CHECKING:
     from agent.net.wire.primitives import Buffer
 
 Cut = Callable[[str], None]
+Untaken = Callable[[], int]
+"""Bytes of answers that the client has not taken yet."""
 STEPS_MAX: Final = 4
 """Steps of handshakes and requests before a login that are taken in one round of the event loop."""
+
+
+class _One(NamedTuple):
+    since: float
+    cut: Cut
+    untaken: Untaken
+    before: int
+    """What was not taken when it came, or was looked at."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether its client has taken something since."""
+        return self.untaken() < self.before
 
 
 class Strangers:
@@ -31,20 +47,23 @@ class Strangers:
     def __init__(self, count_max: int, seconds_max: float) -> None:
         self.count_max = count_max
         self.seconds_max = seconds_max
-        self._since: dict[object, tuple[float, Cut]] = {}
+        self._since: dict[object, _One] = {}
         self._steps: deque[Callable[[], object]] = deque()
         self._taken = 0
 
     def __len__(self) -> int:
         return len(self._since)
 
-    def enter(self, one: object, now: float, cut: Cut) -> None:
-        """Somebody came. `cut` ends the connection for a reason; `leave` may be called within."""
-        self._since[one] = (now, cut)
+    def enter(self, one: object, now: float, cut: Cut, untaken: Untaken = lambda: 0) -> None:
+        """Somebody came. `cut` ends the connection for a reason; `leave` may be called within.
+
+        Whoever goes on taking what he was answered, however slowly, is not cut for his time.
+        """
+        self._since[one] = _One(now, cut, untaken, untaken())
         while len(self._since) > self.count_max:
-            oldest = next(iter(self._since))
             self._end(
-                oldest, f"limits.stranger_connections_max: {self.count_max} others came before its login"
+                self._standing(),
+                f"limits.stranger_connections_max: {self.count_max} others came before its login",
             )
 
     def leave(self, one: object) -> None:
@@ -53,14 +72,23 @@ class Strangers:
 
     def sweep(self, now: float) -> None:
         """Cut those that took too long."""
-        for one, (since, _) in list(self._since.items()):
-            if now - since <= self.seconds_max:
+        for one, each in list(self._since.items()):
+            if now - each.since <= self.seconds_max:
                 return
-            self._end(one, f"no handshake or login within {self.seconds_max:g} s (limits.login_ms_max)")
+            if each.moves:
+                del self._since[one]
+                self.enter(one, now, each.cut, each.untaken)
+            else:
+                self._end(one, f"no handshake or login within {self.seconds_max:g} s (limits.login_ms_max)")
+
+    def _standing(self) -> object:
+        """The oldest that takes nothing. Among the older half only: who came just now has his time, also
+        where all others take a little every now and then."""
+        older = islice(self._since.items(), (len(self._since) + 1) // 2)
+        return next((one for one, each in older if not each.moves), next(iter(self._since)))
 
     def _end(self, one: object, reason: str) -> None:
-        _, cut = self._since.pop(one)
-        cut(reason)
+        self._since.pop(one).cut(reason)
 
     # Turns.
 

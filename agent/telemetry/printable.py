@@ -9,7 +9,10 @@ def printable(text: str, keep: str = "") -> str:
     Escape sequences move a cursor, a line's end begins a line of somebody else's, and marks of direction
     turn around what stands beside them.
     """
-    if text.isprintable():
+    rest = text
+    for one in keep:  # most of what is shown needs nothing but what is kept
+        rest = rest.replace(one, "")
+    if rest.isprintable():
         return text
     return "".join(
         one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text

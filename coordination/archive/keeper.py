@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -36,6 +37,7 @@ from coordination.state import ClaimHolder
 from coordination.state.cluster import SNAPSHOTS_KEPT
 from coordination.steps import reach
 from objectstore.naming import PieceId, log_folder, piece_key
+from objectstore.removal import Removal, require_none
 from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectStore, Precondition, Retryable
 
 CLAIM = "log-archive"
@@ -80,6 +82,7 @@ class LogArchive(Job):
         self.options = options or ArchiveOptions()
         super().__init__(replica, self.options.poll_s)
         self._log, self._store = log, store
+        self._removal = Removal(store.delete)
         self._loop = asyncio.get_running_loop()
         self._tail = Tail(self.options.bytes_max)
         self._hold: ClaimHolder | None = None
@@ -360,14 +363,19 @@ class LogArchive(Job):
         snapshots = self.replica.state.snapshots
         if len(snapshots) < SNAPSHOTS_KEPT or snapshots[0].revision <= self._cleaned:
             return
-        bound = snapshots[0].revision
+        self._cleaned = bound = snapshots[0].revision  # what stays is tried again with the next snapshot
         old = [each for each in self._pieces if each.id.last <= bound and each.id.last != head.last]
         if old:
             reach("archive/delete-old")
-            await self._store.delete([piece_key(each.id) for each in old])
-        gone = set(old)
-        self._pieces = [each for each in self._pieces if each not in gone]
-        self._cleaned = bound
+            with self.item("old pieces"):
+                await self._delete([piece_key(each.id) for each in old])
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        """Raises StoreError where some of them stay."""
+        kept: list[str] = []
+        gone = await self._removal(keys, kept.append)
+        self._pieces = [each for each in self._pieces if piece_key(each.id) not in gone]
+        require_none(kept)
 
     def _tell_gap(self, head: Head) -> None:
         self.counts.gaps += 1

@@ -15,16 +15,15 @@ from coordination.copying.referred import Referred
 from coordination.places import Place, lost_of_chunk, lost_of_segment, places_of
 from coordination.state import State
 from coordination.state.deleted import existing
-from objectstore import copied, manifest
+from objectstore import copied
 from objectstore.copied import COPY_KEY, CopyMark
 from objectstore.copying import DAMAGED_MAX, Copier, Damaged
-from objectstore.manifest import CorruptManifest
 from objectstore.naming import (
     LOG,
     SNAPSHOTS,
     ManifestId,
     SegmentId,
-    manifest_key,
+    key_below,
     parse_chunk_key,
     parse_manifest_key,
     parse_segment_key,
@@ -89,7 +88,7 @@ class Damages:
             return
         places = await self._places(state, key, content)
         reason = each.reason[:REASON_CHARACTERS_MAX]
-        self.found[key] = DamagedObject(key, reason, places, table_of(state, f"{self._url}/{key}"))
+        self.found[key] = DamagedObject(key, reason, places, table_of(state, self._url, key))
 
     def of_log(self, found: Iterable[Damaged]) -> None:
         """Pieces and snapshots among those that were not put."""
@@ -118,24 +117,23 @@ class Damages:
         return ()
 
     async def _info(self, state: State, segment: SegmentId) -> SegmentInfo | None:
-        """The segment as its partition's manifest has it; None where that is damaged, too."""
+        """The segment as its partition's manifest has it; None where no side has that whole."""
         partition = existing(state, segment.partition) if segment.partition < len(state.partitions) else None
         if partition is None or partition.merged is None:
             return None
-        named = partition.merged.manifest
-        try:
-            found = manifest.decode(await self._source.get(manifest_key(named)), named)
-        except (NotFound, CorruptManifest):
+        found = await self._referred.manifest(partition.merged.manifest)
+        if found is None:
             return None
         named_so = (found[number] for number in range(len(found)) if found[number].segment == segment)
         return next(named_so, None)
 
 
-def table_of(state: State, url: str) -> str:
-    """The table below whose folder a file lies; empty where it is none of a table's."""
+def table_of(state: State, url: str, key: str) -> str:
+    """The table below whose folder a file of the store at `url` lies; empty where it is none of a table's."""
     for table in state.tables.values():
-        folder, _, _ = table.metadata_location.rpartition("/metadata/")
-        if folder and url.startswith(f"{folder}/"):
+        current = key_below(url, table.metadata_location) or ""
+        folder, _, _ = current.rpartition("/metadata/")
+        if folder and key.startswith(f"{folder}/"):
             return f"{table.namespace}.{table.name}"
     return ""
 

@@ -6,7 +6,8 @@
     damaged  what the source gives damaged, as it is, once copy.json names it (damaged.py)
     look …   again, while something that the state names is in neither: the source goes on meanwhile
     publish  pieces of the log, oldest first, then snapshots: each refers to what is there
-    mark     copy.json says how far the copy is complete
+    mark     where the source was restored, cluster.json names its new log, to a state of which it leads now;
+             copy.json says how far the copy is complete
     clean    what the source deleted long ago, and the copy's state does not name, goes
 
 Dead anywhere, the destination is what the last publishing made it; the next round goes on by what is there.
@@ -123,7 +124,7 @@ class Copying:
         self._source, self._target, self._url, self._clock = source, target, source_url, clock
         self._options, self._told, self._across = options or CopyingOptions(), told, across
         self._frontier = Frontier(source, "")
-        self._referred = Referred(source)
+        self._referred = Referred(source, target, source_url, self._options.tables)
         self._damages = Damages(source, target, source_url, self._referred)
         self._gone: dict[str, float] = {}  # at the destination alone → since when, by the monotonic clock
 
@@ -135,7 +136,7 @@ class Copying:
         began = self._clock.monotonic()
         reach("copy/claim")
         mark = await self._claim()
-        made = Round(mark.cluster, mark.log)
+        made = Round(mark.cluster, self._frontier.log)
         copier = Copier(self._source, self._target, self._options.objects, self._across, self._clock)
         made.counts = copier.counts
         try:
@@ -167,8 +168,8 @@ class Copying:
             )
         wanted = CopyMark(self._url, found.cluster, found.cluster_id, found.log_identity)
         mark = await copied.claimed(self._target, wanted)
-        if self._frontier.log != mark.log:
-            self._frontier = Frontier(self._source, mark.log)
+        if self._frontier.log != wanted.log:
+            self._frontier = Frontier(self._source, wanted.log)
         self._damages.begin(mark)
         return mark
 
@@ -242,17 +243,15 @@ class Copying:
         held by newer pieces and snapshots, and the state may be of some that are listed only now.
         """
         frontier = self._frontier
-        there = {
-            meta.key: meta.size
-            for prefix in (f"{LOG}{log_folder(mark.log)}/", SNAPSHOTS)
-            for meta in await _all(self._target, prefix)
-        }
+        there = await self._of_log(frontier.log)
         reach("copy/publish")
         await copied.still_ours(self._target, mark)
         for meta in frontier.due():
             if there.get(meta.key) == meta.size:
                 continue
             reach("copy/put")
+            if meta.key.startswith(SNAPSHOTS):  # a restored source's is newer than one of a promotion
+                await copied.still_ours(self._target, mark)
             try:
                 if not await copier.one(meta, by_store=False):
                     continue
@@ -268,6 +267,8 @@ class Copying:
         return leads_to(there) >= frontier.revision
 
     async def _mark(self, mark: CopyMark, made: Round) -> CopyMark:
+        if mark.log != made.log:
+            mark = await copied.switched(self._target, mark, made.log)
         told = changed(
             self._damages.marked(mark),
             source=self._url,
@@ -287,15 +288,31 @@ class Copying:
         await self._note_log(mark)
         limit = self._clock.monotonic() - self._options.keep_deleted_s
         old = [key for key, since in self._gone.items() if since <= limit]
+        old = await self._without_needed(mark, old)
         for at in range(0, len(old), DELETED_AT_ONCE_MAX):
-            state, some = self._frontier.state, old[at : at + DELETED_AT_ONCE_MAX]
-            some = [key for key in some if not await self._referred.names(state, key)]
+            some = old[at : at + DELETED_AT_ONCE_MAX]
+            some = await self._referred.deletable(self._frontier.state, some)
             reach("copy/clean")
             await copied.still_ours(self._target, mark)
             await self._target.delete(some)
             made.counts.deleted += len(some)
             for key in some:
                 self._gone.pop(key, None)
+
+    async def _without_needed(self, mark: CopyMark, old: list[str]) -> list[str]:
+        """The same without pieces and snapshots, unless what is left of these leads as far as all do."""
+        going = {key for key in old if key.startswith((LOG, SNAPSHOTS))}
+        if not going:
+            return old
+        there = await self._of_log(mark.log)
+        if leads_to(there.keys() - going) >= leads_to(there):
+            return old
+        return [key for key in old if key not in going]
+
+    async def _of_log(self, log: str) -> dict[str, int]:
+        """What the destination has of a log's pieces, and snapshots: sizes by key."""
+        prefixes = (f"{LOG}{log_folder(log)}/", SNAPSHOTS)
+        return {meta.key: meta.size for each in prefixes for meta in await _all(self._target, each)}
 
     async def _note_log(self, mark: CopyMark) -> None:
         """Pieces and snapshots that the source has no more. None are gone while it has no snapshot at all."""

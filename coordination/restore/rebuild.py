@@ -8,6 +8,7 @@ no other chunk, is copied and appended without it: rather a record too many than
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -23,6 +24,7 @@ from coordination.commands import (
     Entry,
     FenceIncarnation,
     RegisterAgent,
+    UndeleteTopic,
     command,
 )
 from coordination.kafka_codes import Code
@@ -36,10 +38,11 @@ from coordination.restore.found import (
     unknown_chunks,
 )
 from coordination.restore.order import ordered
-from coordination.restore.report import PartitionFound, Report
+from coordination.restore.report import PartitionFound, Report, TopicBack
 from coordination.restore.source import CannotRestore, Source
 from coordination.restore.stages import Stages
 from coordination.state import ChunkCommitted, Refused, Result, State
+from coordination.state.deleted import existing
 from coordination.state.restored import may_have_given, settle
 from coordination.state.transaction_batches import IMPLICIT
 from objectstore.chunk import HEADER_SIZE, ChunkWriter, EncodedChunk
@@ -94,7 +97,8 @@ class _Rebuilding:
         self._seen: dict[_Sequence, tuple[int, ...]] = {}  # what found chunks brought → checksums
         self._left: list[tuple[ChunkId, FoundBatch]] = []
         self._highest_producer_id = -1
-        self._ends = [0 if each is None else each.high_watermark for each in self._state.partitions]
+        partitions = [existing(self._state, handle) for handle in range(len(self._state.partitions))]
+        self._ends = [0 if each is None else each.high_watermark for each in partitions]
 
     async def run(self, moves: Sequence[Message]) -> Restored:
         state, report, stages = self._state, self._report, self._means.stages
@@ -108,6 +112,7 @@ class _Rebuilding:
         for at in range(0, len(moves), MOVES_AT_ONCE):
             self._must(self._restorer, *moves[at : at + MOVES_AT_ONCE])
         self._rescue(chunks)
+        self._undelete(chunks)
         for chunk in ordered(chunks):
             self._commit(chunk)
         copies = await self._copy()
@@ -193,6 +198,27 @@ class _Rebuilding:
         self._report.rescued_records = sum(
             batch.records for chunk in chunks for batch in chunk.batches if batch.handle >= first
         )
+
+    def _undelete(self, chunks: Sequence[FoundChunk]) -> None:
+        """Deleted topics of which chunks have records come back: that may have been done behind the archive.
+
+        Transactions have no archived end there and are aborted: for their records alone none does.
+        """
+        records = Counter[int]()
+        for batch in (batch for chunk in chunks for batch in chunk.batches if not batch.transactional):
+            records[batch.handle] += batch.records
+        for topic_id, kept in list(self._state.deleted.items()):
+            count = sum(records[each.handle] for each in kept.topic.partitions)
+            if not count:
+                continue
+            told = TopicBack(kept.topic.name, count)
+            self._report.undeleted.append(told)
+            for name in (kept.topic.name, f"{RESCUED}{topic_id.hex()}"):
+                (result,) = self._apply(self._restorer, UndeleteTopic(topic_id=topic_id, name=name))
+                if not isinstance(result, Refused):
+                    told.name, told.error = name, ""
+                    break
+                told.error = told.error or result.message
 
     def _commit(self, chunk: FoundChunk) -> None:
         author = chunk.id.incarnation
@@ -294,7 +320,8 @@ class _Rebuilding:
         others = [number for number in self._state.live if number != self._restorer]
         for number in others:
             self._must(self._restorer, FenceIncarnation(incarnation=number))
-        assert self._revision < self._report.base, "a restore's entries lie below the new log's base"
+        if self._revision >= self._report.base:  # what another restore has put names later ones
+            raise CannotRestore("another restore put a snapshot into the bucket meanwhile: run it again")
         self._revision = self._report.base - 1
         self._must(self._restorer, FenceIncarnation(incarnation=self._restorer))
 

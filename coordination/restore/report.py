@@ -28,6 +28,20 @@ class PartitionFound:
 
 
 @dataclass(slots=True)
+class TopicBack:
+    """A topic that is deleted in what is archived, and of which chunks behind that have `records`.
+
+    Nobody can tell whether it was undeleted and they were acknowledged, or they were on their way as it was
+    deleted. `name`: as what it is back; empty where `error` says why it is not.
+    """
+
+    topic: str
+    records: int
+    name: str = ""
+    error: str = ""
+
+
+@dataclass(slots=True)
 class TableFound:
     """A table of which the bucket has metadata that is newer than what the restored log points to.
 
@@ -90,6 +104,7 @@ class Report:
     partitions: list[PartitionFound] = field(default_factory=list)
     rescued_topic: str = ""
     rescued_records: int = 0
+    undeleted: list[TopicBack] = field(default_factory=list)
     deleted_records: int = 0
     aborted: list[str] = field(default_factory=list)
     positions: list[PositionCut] = field(default_factory=list)

@@ -11,6 +11,9 @@
     put      of a copy: tables' metadata with its own URLs; copies of chunks, then the snapshot
     finish   cluster.json names the new log alone: agents may start
 
+Another restore may bind the bucket meanwhile; then this one ends before its next step. A snapshot that it has
+put goes: above the other log's end it would keep agents of that from starting.
+
 Dead before `bind`, nothing has changed but two keys that nobody reads. Dead behind it, the same command goes
 on from the beginning with the lost log's archive, into the same etcd or another one.
 """
@@ -43,8 +46,8 @@ from objectstore.naming import (
     FINGERPRINT_KEY,
     LOG,
     SNAPSHOTS,
-    TABLES,
     chunk_key,
+    key_below,
     log_folder,
     snapshot_key,
 )
@@ -54,6 +57,9 @@ from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectMeta, O
 ALIVE_MS = 30_000  # who wrote to the bucket so lately may be alive
 ENTRIES_MAX = 1 << 31  # of a restore; the base lies so far above its first one
 INCARNATION_BITS = 63
+_TAKEN = (
+    "another restore took the bucket meanwhile: let that one end, or, where it is not to be, run this again"
+)
 _METADATA = re.compile(r"(.*/metadata/)(\d+)-[^/]*\.metadata\.json")
 
 
@@ -62,13 +68,15 @@ class RestoreOptions:
     """`settle_s`: what agents of the lost log have to notice that they are not the bucket's any more.
 
     `replace_log`: a log that the etcd has under this cluster's name is deleted. `log_is_lost`: the operator
-    knows it, whatever was written to the bucket lately.
+    knows it, whatever was written to the bucket lately. `url`: the store's without a slash at its end, by
+    which tables' files are called.
     """
 
     dry_run: bool = False
     settle_s: float = 20.0
     replace_log: bool = False
     log_is_lost: bool = False
+    url: str = ""
 
 
 async def restore(
@@ -124,10 +132,11 @@ class _Restore:
         self._stages.over("log begun and bucket bound")
         await self._settle(lost)
         reach("restore/put-tables")
+        await self._still_ours(bound)
         final = await self._plan(means, bound, lost, self._tables, floor)
-        await self._publish(final)
+        snapshot = await self._publish(final, bound)
         reach("restore/finish")
-        await fingerprint.replace(self._store, changed(bound, restored_from=""), etag)
+        await self._finish(bound, etag, snapshot)
         reach("restore/finished")
         self._stages.over("snapshot put and bucket bound for good")
         final.report.new_log, final.report.dry_run = identity, False
@@ -195,7 +204,7 @@ class _Restore:
         report.moved = moves.tables
         self._stages.over("tables moved")
         made = await rebuild(means, source, report, moves.commands)
-        report.tables = await _tables_ahead(self._store, made.state)
+        report.tables = await _tables_ahead(self._store, made.state, self._options.url)
         self._stages.over("tables looked for")
         return made
 
@@ -224,13 +233,33 @@ class _Restore:
 
     # Writing.
 
-    async def _publish(self, made: Restored) -> None:
+    async def _publish(self, made: Restored, bound: Fingerprint) -> str:
+        """The snapshot's key."""
         reach("restore/put-copies")
+        await self._still_ours(bound)
         for copy in made.copies:
             await self._put(chunk_key(copy.chunk), copy.parts)
-        reach("restore/put-snapshot")
         content = await asyncio.to_thread(encode, made.state)
-        await self._put(snapshot_key(made.state.revision, self._restorer), [content])
+        reach("restore/put-snapshot")
+        await self._still_ours(bound)
+        key = snapshot_key(made.state.revision, self._restorer)
+        await self._put(key, [content])
+        return key
+
+    async def _still_ours(self, bound: Fingerprint) -> None:
+        """No other restore bound the bucket since. Raises CannotRestore."""
+        if await fingerprint.read(self._store) != bound:
+            raise CannotRestore(_TAKEN)
+
+    async def _finish(self, bound: Fingerprint, etag: str, snapshot: str) -> None:
+        """Agents may start, of this log; of another one where another restore took the bucket."""
+        try:
+            await fingerprint.replace(self._store, changed(bound, restored_from=""), etag)
+        except (Ambiguous, Precondition):
+            if (await fingerprint.read(self._store)).log_identity == bound.log_identity:
+                raise
+            await self._store.delete([snapshot])
+            raise CannotRestore(_TAKEN) from None
 
     async def _put(self, key: str, parts: Sequence[Buffer]) -> None:
         """Create only: the name has this restore's own number in it."""
@@ -241,18 +270,17 @@ class _Restore:
                 raise
 
 
-async def _tables_ahead(store: ObjectStore, state: State) -> list[TableFound]:
+async def _tables_ahead(store: ObjectStore, state: State, url: str) -> list[TableFound]:
     """Tables of which there is metadata newer than the restored pointer: commits that the lost log took."""
     ahead: list[TableFound] = []
     for table in state.tables.values():
-        match = _METADATA.fullmatch(table.metadata_location)
+        where = table.metadata_location
+        match = _METADATA.fullmatch(key_below(url, where) or "")
         if match is None:
             continue
-        folder, version = match[1], int(match[2])
-        newer = await _newer_metadata(store, TABLES + folder.partition(f"/{TABLES}")[2], version)
+        newer = await _newer_metadata(store, match[1], int(match[2]))
         if newer:
-            newest = folder + newer[-1].rpartition("/")[2]
-            where = table.metadata_location
+            newest = where[: where.rindex("/")] + newer[-1][newer[-1].rindex("/") :]
             ahead.append(TableFound(table.namespace, table.name, where, len(newer), newest, table.topic))
     return ahead
 

@@ -4,7 +4,8 @@ A client that gave a request up closes that connection, sends the request again 
 transaction and begins the next, under the same producer id and epoch. When the first request arrives then,
 it must not touch that next transaction. EndTxn, AddPartitionsToTxn and AddOffsetsToTxn share a connection, so
 one of them counts only when it provably was sent after the last transaction's end: its connection is younger,
-or has carried that end. Any other is answered by closing its connection.
+or has carried that end. Any other does nothing: its agent closes the connection, or has the request sent
+again where the connection proves nothing yet (agent/kafka/transactions/stamps.py).
 
 TxnOffsetCommit has a connection of its own, on which nothing shows that it is alive. The first one of a group
 in a transaction is taken from any connection, later ones from the same or from one that is younger than them.
@@ -21,7 +22,7 @@ from coordination.kafka_codes import Code
 from coordination.state.transaction_types import LastEnd, Source, Transaction
 from coordination.state.types import At, Refused
 
-CLOSE = Code.NETWORK_EXCEPTION  # of a Refused: process nothing, answer nothing, close the connection
+CLOSE = Code.NETWORK_EXCEPTION  # of a Refused: nothing is done; the agent closes the connection, mostly
 
 
 def refusal(transaction: Transaction, fence: Fence, at: At) -> Refused | None:

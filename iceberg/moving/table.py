@@ -83,7 +83,7 @@ class TableMove:
         except (Damaged, NotFound) as error:
             raise CannotMove(
                 f"its metadata is not in the copy as it was written ({error}): bring the object back and "
-                "promote again, or drop the table and make it anew"
+                "promote again, or drop the table: a topic's is made anew from what the topic holds"
             ) from None
         except Unreadable as error:
             raise CannotMove(f"its metadata cannot be told anew: {error}") from None

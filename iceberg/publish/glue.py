@@ -12,11 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from iceberg.publish.other import CatalogAway, CatalogFailed, Entry, EntryChanged, Key, Pointer
+from iceberg.publish.other import (
+    CatalogAway,
+    CatalogFailed,
+    Entry,
+    EntryChanged,
+    EntryUnanswered,
+    Key,
+    Pointer,
+)
 
 TEXT_MAX = 300  # characters of what Glue says
 _AWAY = {
-    "AccessDeniedException",
     "ExpiredTokenException",
     "IncompleteSignature",
     "InternalServiceException",
@@ -30,6 +37,8 @@ _AWAY = {
     "ThrottlingException",
     "UnrecognizedClientException",
 }
+_DENIED = "AccessDeniedException"  # of one table or database: Lake Formation and IAM deny by resource
+_PAGES_S_MAX = 600.0
 _TYPES = {
     "long": "bigint",
     "time": "string",
@@ -61,6 +70,7 @@ class GlueCatalog:
         self._options = options
         self._lock = threading.Lock()
         self._client: Any = None
+        self.call_s_max = _PAGES_S_MAX
         self._whose = {"CatalogId": options.catalog_id} if options.catalog_id else {}
 
     def spelled(self, key: Key) -> Key:
@@ -139,6 +149,10 @@ class GlueCatalog:
                 return missing
             if code in ("AlreadyExistsException", "ConcurrentModificationException"):
                 raise EntryChanged(said) from error
+            if code == _DENIED:
+                raise EntryUnanswered(
+                    f"{said} (look at what its keys may, in IAM and Lake Formation)"
+                ) from error
             if code in _AWAY or error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
                 raise CatalogAway(f"{said} (look at its keys and region in the configuration)") from error
             raise CatalogFailed(said) from error

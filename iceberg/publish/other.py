@@ -22,6 +22,10 @@ class CatalogAway(CatalogFailed):
     """The catalog as a whole: not reached, overloaded, or it does not know these credentials."""
 
 
+class EntryUnanswered(CatalogFailed):
+    """The catalog is there, and denies or breaks off this: for one table, or one after another for all."""
+
+
 class EntryChanged(CatalogFailed):
     """Somebody else changed the entry meanwhile. Nothing was done."""
 
@@ -54,6 +58,8 @@ class OtherCatalog(Protocol):
 
     shows_metadata: bool
     """It keeps columns of its own, which people see: `Pointer.metadata` is needed."""
+    call_s_max: float
+    """Within so many seconds a method returns, unless the catalog's client has no bound of its own for it."""
 
     def spelled(self, key: Key) -> Key:
         """The name as the catalog will give it back."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coordination.jobs import Job
+from coordination.jobs import STORE_FAILURES_MAX, Job
 from coordination.state.types import ClaimHolder
 from iceberg import latest_ids, ledger, metadata
 from iceberg.folders import folder_of
@@ -28,6 +28,7 @@ from iceberg.publish.other import (
     CatalogAway,
     CatalogFailed,
     Entry,
+    EntryUnanswered,
     Key,
     OtherCatalog,
     Pointer,
@@ -48,6 +49,8 @@ _T = TypeVar("_T")
 
 TABLES_STEP = 500
 """Tables looked at in the state before the event loop gets a turn: about two milliseconds."""
+STUCK_MAX = 16
+"""Requests that have not ended long after their time, of clients without a bound: then none more is begun."""
 WHOLE = "the catalog"
 """The name of what fails when no table would fare better."""
 
@@ -96,6 +99,8 @@ class Publisher(Job):
         self._catalog = catalog
         self._steps = steps or Steps()
         self._pool: ThreadPoolExecutor | None = None
+        self._stuck: set[Future[Any]] = set()
+        self._unlisted: set[str] = set()
         self._held: ClaimHolder | None = None
         self._listed_s = 0.0
         self._away_until_s = 0.0
@@ -105,9 +110,7 @@ class Publisher(Job):
     async def stop(self) -> None:
         """End the job; a request under way ends by its own timeout."""
         await super().stop()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        self._let_go()
         await asyncio.to_thread(self._catalog.close)
 
     @property
@@ -124,7 +127,7 @@ class Publisher(Job):
 
     def error_of(self, each: Published) -> str:
         """Why a table's entry is not what it should be; empty when it is, or is only late."""
-        for name in (_item(each.key), f"table {each.table} has no entry", WHOLE):
+        for name in (_item(each.key), f"table {each.table} has no entry", _space(each.key[0]), WHOLE):
             failure = self.failures.get(name)
             if failure is not None:
                 return failure.error
@@ -163,7 +166,11 @@ class Publisher(Job):
             self._listed_s = now_s
         wanted, left_out = plan.entries(self.seen.folders)
         self._tell_left_out(wanted, left_out)
-        keys = [key for key in due(wanted, self.seen.entries) if not self.seen.waits(key, now_s)]
+        keys = [
+            key
+            for key in due(wanted, self.seen.entries)
+            if key[0] not in self._unlisted and not self.seen.waits(key, now_s)
+        ]
         keys = keys[: self.options.entries_per_pass_max]
         if not keys:
             return
@@ -198,13 +205,31 @@ class Publisher(Job):
         return plan
 
     async def _list(self, plan: Plan) -> None:
-        """Learn which names the catalog has; entries of tables that are gone are found by it."""
+        """Learn which names the catalog has; entries of tables that are gone are found by it.
+
+        A namespace that cannot be listed stops no other. Raises CatalogAway, also where none can be.
+        """
         namespaces = {self._catalog.spelled((each, ""))[0] for each in plan.namespaces}
-        for namespace in sorted(namespaces | self.seen.namespaces):
+        failed: dict[str, CatalogFailed] = {}
+        every = sorted(namespaces | self.seen.namespaces)
+        for namespace in every:
             await self._steps.before("list")
-            names = await self._call(self._catalog.names, namespace)
+            try:
+                names = await self._call(self._catalog.names, namespace)
+            except CatalogAway:
+                raise
+            except CatalogFailed as error:
+                failed[namespace] = error
+                continue
             entries = {(namespace, name): self._told(location) for name, location in names.items()}
             self.seen.listed(namespace, entries)
+        if failed and len(failed) == len(every):
+            raise CatalogAway(str(next(iter(failed.values()))))
+        for namespace in self._unlisted - failed.keys():
+            self.item_worked(_space(namespace))
+        for namespace, failure in failed.items():
+            self.item_failed(_space(namespace), failure)
+        self._unlisted = set(failed)
 
     def _told(self, location: str | None) -> str | None:
         """What a list says of an entry, as `Seen` has it."""
@@ -250,22 +275,34 @@ class Publisher(Job):
         return {key: found[key] for key in keys if key in found}
 
     async def _each(self, work: Sequence[tuple[Key, Callable[[], Awaitable[None]]]]) -> None:
-        """Work on several entries side by side: what fails for one stays with it. Raises CatalogAway."""
+        """Work on several entries side by side: what fails for one stays with it. Raises CatalogAway, also
+        where several in a row begin to be unanswered: it is the catalog then.
+        """
         room = asyncio.Semaphore(self.options.requests_in_flight_max)
         away: list[CatalogAway] = []
+        unanswered = 0
+
+        def note(key: Key, error: Exception) -> None:
+            nonlocal unanswered
+            unanswered += isinstance(error, EntryUnanswered) and _item(key) not in self.failures
+            self.seen.unknown(key)
+            self._failed(key, error)
+            if unanswered >= STORE_FAILURES_MAX:
+                away.append(CatalogAway(str(error)))
 
         async def one(key: Key, do: Callable[[], Awaitable[None]]) -> None:
+            nonlocal unanswered
             async with room:
                 if away:
                     return
                 try:
                     await do()
+                    unanswered = 0
                 except CatalogAway as error:
                     away.append(error)
                     self.seen.unknown(key)
                 except (CatalogFailed, StoreError, ValueError) as error:
-                    self.seen.unknown(key)
-                    self._failed(key, error)
+                    note(key, error)
 
         for outcome in await asyncio.gather(*(one(*each) for each in work), return_exceptions=True):
             if outcome is not None:
@@ -363,11 +400,40 @@ class Publisher(Job):
         self.note("failed")
 
     async def _call(self, method: Callable[..., _T], *given: Any) -> _T:
-        """A blocking call, in one of this catalog's own threads: a dead one holds up no other."""
+        """A blocking call, in one of this catalog's own threads: a dead one holds up no other.
+
+        One that does not end in its time is left behind, with threads and connections. Raises CatalogAway.
+        """
+        self._stuck = {each for each in self._stuck if not each.done()}
+        if len(self._stuck) >= STUCK_MAX:
+            raise CatalogAway(
+                f"{len(self._stuck)} requests to it do not end: restart this agent, or that catalog"
+            )
         if self._pool is None:
             name = f"publish-{self.options.name}"
             self._pool = ThreadPoolExecutor(self.options.requests_in_flight_max, thread_name_prefix=name)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, method, *given)
+        asked = self._pool.submit(method, *given)
+        try:
+            async with asyncio.timeout(self._catalog.call_s_max):
+                return await asyncio.wrap_future(asked)
+        except TimeoutError:
+            if not asked.done():
+                self._stuck.add(asked)
+            self._let_go()
+            await asyncio.to_thread(self._catalog.close)
+            raise CatalogAway(
+                f"it says nothing for {self._catalog.call_s_max:g} s (look at its address, and at timeout_ms)"
+            ) from None
+
+    def _let_go(self) -> None:
+        """Begin anew, by other threads: what those of now do may not end."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _space(namespace: str) -> str:
+    return f"namespace {namespace}"
 
 
 def _item(key: Key) -> str:

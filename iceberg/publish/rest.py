@@ -18,17 +18,29 @@ from urllib.parse import quote, unquote, urlencode
 import urllib3
 
 from iceberg import json_steps
-from iceberg.publish.other import CannotReplace, CatalogAway, CatalogFailed, Entry, EntryChanged, Key, Pointer
+from iceberg.publish.other import (
+    CannotReplace,
+    CatalogAway,
+    CatalogFailed,
+    Entry,
+    EntryChanged,
+    EntryUnanswered,
+    Key,
+    Pointer,
+)
 from objectstore.turns import at_once
 
 ANSWER_BYTES_MAX = 64 << 20
 """Of one answer: a table's metadata, or a page of names."""
 PAGES_MAX = 1_000  # of one list of names
+_PAGES_S_MAX = 600.0
 TEXT_MAX = 300  # characters of what a catalog says
 DEPTH = 3
 
 _UNSUPPORTED = "UnsupportedOperationException"
 _NO_OVERWRITE = (405, 406, 409, 501)
+_NO_SUCH = ("", "NoSuchTableException", "NoSuchNamespaceException")
+"""Types of a 404 that says that there is no entry. NotFoundException: its metadata file is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ class RestCatalog:
 
     def __init__(self, options: RestOptions) -> None:
         self._options = options
+        self.call_s_max = _PAGES_S_MAX
         self._uri = options.uri.rstrip("/")
         self._pool = urllib3.PoolManager(
             maxsize=options.connections_max,
@@ -89,7 +102,12 @@ class RestCatalog:
     def look(self, key: Key) -> Entry | None:
         status, answer = self._ask("GET", self._table(key), query={"snapshots": "refs"})
         if status == 404:
-            return None
+            if _kind(answer) in _NO_SUCH:
+                return None
+            raise CatalogFailed(
+                f"{'.'.join(key)} is there, and the metadata that it points to is gone: {_said(answer)}; "
+                "drop the entry in that catalog, it is made anew"
+            )
         self._need(status, answer, f"load {'.'.join(key)}")
         location = answer.get("metadata-location")
         return Entry(location if isinstance(location, str) else "")
@@ -100,7 +118,10 @@ class RestCatalog:
             self._make_namespace(key[0])
             status, answer = self._register(key, pointer.location, overwrite=False)
         if status == 409:
-            raise EntryChanged(f"{'.'.join(key)} is there meanwhile: {_said(answer)}")
+            raise EntryChanged(
+                f"{'.'.join(key)} is there meanwhile: {_said(answer)} "
+                "(if this goes on, that catalog has it and cannot load it: drop the entry there)"
+            )
         self._need(status, answer, f"register {'.'.join(key)} at {pointer.location}")
 
     def replace(self, key: Key, entry: Entry, pointer: Pointer) -> None:
@@ -147,7 +168,10 @@ class RestCatalog:
             if self._prefix is not None:
                 return
             query = {"warehouse": self._options.warehouse} if self._options.warehouse else {}
-            status, answer = self._send("GET", "/v1/config", None, query)
+            try:
+                status, answer = self._send("GET", "/v1/config", None, query)
+            except EntryUnanswered as error:  # without it nothing can be asked
+                raise CatalogAway(str(error)) from error
             if status != 200:
                 raise CatalogAway(f"GET {self._uri}/v1/config: {_told(status, answer)}{self._remedy(status)}")
             given = {**(answer.get("defaults") or {}), **(answer.get("overrides") or {})}
@@ -163,8 +187,10 @@ class RestCatalog:
         status, answer = self._send(method, f"{self._prefix}/{path}", body, query or {})
         if status in (401, 419):
             raise CatalogAway(f"{method} {path}: {_told(status, answer)}{self._remedy(status)}")
-        if status == 429 or (status >= 500 and status != 501):
+        if status in (429, 503):
             raise CatalogAway(f"{method} {path}: {_told(status, answer)}")
+        if status >= 500 and status != 501:
+            raise EntryUnanswered(f"{method} {path}: {_told(status, answer)}")
         return status, answer
 
     def _send(
@@ -194,7 +220,10 @@ class RestCatalog:
         fields["scope"] = self._options.scope
         url = self._options.oauth_uri or f"{self._uri}/v1/oauth/tokens"
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        status, answer = self._exchange("POST", url, urlencode(fields).encode(), headers)
+        try:
+            status, answer = self._exchange("POST", url, urlencode(fields).encode(), headers)
+        except EntryUnanswered as error:
+            raise CatalogAway(str(error)) from error
         token = answer.get("access_token")
         if status != 200 or not isinstance(token, str):
             told = answer.get("error_description") or answer.get("error") or _told(status, answer)
@@ -216,6 +245,10 @@ class RestCatalog:
                 data = response.read(ANSWER_BYTES_MAX + 1, decode_content=True)
             finally:
                 response.release_conn()
+        except (urllib3.exceptions.ReadTimeoutError, urllib3.exceptions.ProtocolError) as error:
+            raise EntryUnanswered(
+                f"{method} {url.partition('?')[0]} is not answered: {_reason(error)}"
+            ) from error
         except urllib3.exceptions.HTTPError as error:
             raise CatalogAway(f"{url.partition('?')[0]} is not reached: {_reason(error)}") from error
         if len(data) > ANSWER_BYTES_MAX:

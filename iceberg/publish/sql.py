@@ -12,12 +12,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from iceberg.publish.other import CatalogAway, CatalogFailed, Entry, EntryChanged, Key, Pointer
+from iceberg.publish.other import (
+    CatalogAway,
+    CatalogFailed,
+    Entry,
+    EntryChanged,
+    EntryUnanswered,
+    Key,
+    Pointer,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 TEXT_MAX = 300  # characters of what a database says
+SILENCES = 4
+"""Of `timeout_s`: what a call may take, to connect, to make the catalog's tables, to ask and to commit."""
 LENGTHS = {"namespace": 255, "name": 255, "location": 1000}  # characters of the columns
 
 _CREATE = (
@@ -54,6 +64,8 @@ class SqlCatalog:
         self._options = options
         self._lock = threading.Lock()
         self._engine: Engine | None = None
+        self._has_tables = False
+        self.call_s_max = SILENCES * options.timeout_s
 
     def spelled(self, key: Key) -> Key:
         return key
@@ -150,12 +162,16 @@ class SqlCatalog:
                 "a SQL catalog needs SQLAlchemy and the database's driver, which are not installed: "
                 "install floe-streaming[sql] and the driver beside this agent"
             ) from None
+        begun = False
         try:
             with self._opened(sqlalchemy).begin() as connection:
+                begun = True
                 return ask(connection, sqlalchemy.text)
         except exc.IntegrityError as error:
             raise EntryChanged(f"somebody else made the entry meanwhile: {_said(error)}") from error
         except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
+            if begun:  # it may be this row, which somebody else holds locked
+                raise EntryUnanswered(f"the database breaks off: {_said(error)}") from error
             raise CatalogAway(
                 f"the database is not reached, or refuses: {_said(error)} "
                 "(look at its uri, user and password in the configuration)"
@@ -166,38 +182,54 @@ class SqlCatalog:
             raise CatalogFailed(_said(error)) from error
 
     def _opened(self, sqlalchemy: Any) -> Engine:
-        """The engine; the first time it makes the catalog's tables where there are none."""
+        """The engine; the first time it makes the catalog's tables where there are none.
+
+        Nothing is asked with the lock held: `close` takes it while a database is silent.
+        """
         with self._lock:
             if self._engine is None:
-                options = self._options
-                url = sqlalchemy.make_url(options.uri)
-                if options.user:
-                    url = url.set(username=options.user, password=options.password or None)
-                engine: Engine = sqlalchemy.create_engine(
-                    url, connect_args=_bounds(url.get_backend_name(), options.timeout_s), pool_pre_ping=True
-                )
-                try:
-                    with engine.begin() as connection:
-                        for each in _CREATE:
-                            connection.execute(sqlalchemy.text(each))
-                except BaseException:
-                    engine.dispose()
-                    raise
-                self._engine = engine
-            return self._engine
+                self._engine = self._made(sqlalchemy)
+                self._has_tables = False
+            engine, has_tables = self._engine, self._has_tables
+        if not has_tables:
+            with engine.begin() as connection:
+                for each in _CREATE:
+                    connection.execute(sqlalchemy.text(each))
+            with self._lock:
+                self._has_tables = self._engine is engine
+        return engine
+
+    def _made(self, sqlalchemy: Any) -> Engine:
+        options = self._options
+        url = sqlalchemy.make_url(options.uri)
+        if options.user:
+            url = url.set(username=options.user, password=options.password or None)
+        bounds = _bounds(url.get_backend_name(), url.get_driver_name(), options.timeout_s)
+        engine: Engine = sqlalchemy.create_engine(url, connect_args=bounds, pool_pre_ping=True)
+        return engine
 
 
 def _named(key: Key) -> dict[str, str]:
     return {"namespace": key[0], "name": key[1]}
 
 
-def _bounds(backend: str, timeout_s: float) -> dict[str, object]:
-    """How long the driver waits: each calls it otherwise."""
-    if backend == "sqlite":
-        return {"timeout": timeout_s}
+def _bounds(backend: str, driver: str, timeout_s: float) -> dict[str, object]:
+    """How long the driver waits: each calls it otherwise. Those not known here `call_s_max` bounds."""
     whole = max(1, round(timeout_s))
-    if backend == "postgresql":
-        return {"connect_timeout": whole, "options": f"-c statement_timeout={round(timeout_s * 1000)}"}
+    if backend == "sqlite" or driver == "pg8000":
+        return {"timeout": timeout_s}
+    if backend == "postgresql" and driver.startswith("psycopg"):
+        # statement_timeout is kept by the server: of one that is gone the connection itself has to tell
+        return {
+            "connect_timeout": whole,
+            "options": f"-c statement_timeout={round(timeout_s * 1000)}",
+            "keepalives_idle": whole,
+            "keepalives_interval": whole,
+            "keepalives_count": 2,
+            "tcp_user_timeout": 2_000 * whole,
+        }
+    if driver in ("pymysql", "mysqldb", "mariadbconnector"):
+        return {"connect_timeout": whole, "read_timeout": whole, "write_timeout": whole}
     return {"connect_timeout": whole} if backend in ("mysql", "mariadb") else {}
 
 

@@ -5,6 +5,9 @@ and of what was found equal the digest (digested.py); more rows where an audit r
 It is a table like any other, in Floe's catalog and not of a topic; who deletes it makes the next audit a
 whole one. The summary of each audit's snapshot has its outcome, of which agents make metrics.
 
+What was found unequal is looked at by each audit from then on, until one finds it equal that began no later:
+an increment behind it says nothing of it.
+
 `lake.audits.files_seen` has what the last equal audit of each topic saw of the table's files (seen.py). It is
 written first: what is in it counts only where it goes with that audit's offsets and snapshot, and is whole.
 """
@@ -17,10 +20,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from iceberg.audited import FINDINGS, OFFSETS, TABLE, TOPIC_ID
+from iceberg.audited import FINDINGS, FROM, OFFSETS, TABLE, TOPIC_ID
 from iceberg.spark import seen
 from iceberg.spark.digested import Digested, added_up, reaching
 from iceberg.spark.hashes import FORM
@@ -41,7 +44,7 @@ _GIVEN = (
 )
 DIGEST = "digest_from long, records long, digest_lower long, digest_upper long, digest_form int"
 """From which offset on (up to `next_offset`) how many records were found equal, their sums and what they are
-of; null where there is no digest.
+of; null where there is no digest. The last alone: an audit by digests that found something.
 """
 RANGES_MAX = 2_000_000
 """Of one topic, that an audit looks at."""
@@ -49,7 +52,7 @@ _OF_FILES = "topic_id string, form int, snapshot_id long, upto long, files long"
 """Form, the table's snapshot, below which offset of the partition, and how many rows an audit kept."""
 RANGE = ("digest_from", "next_offset", "records", "digest_lower", "digest_upper")
 """A digest, in the fields of Digested."""
-_FORM, _KEPT = "digest_form", "_kept"
+_FORM, _KEPT, _AGAIN = "digest_form", "_kept", "_again"
 _DAY_US = 24 * 3_600 * 1_000_000
 _PROPERTIES = (
     "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '10'"
@@ -57,28 +60,57 @@ _PROPERTIES = (
 
 
 class Last(NamedTuple):
-    """What equal audits have looked at: by partition up to which offset, and in the newest one's snapshot."""
+    """From where on the next audit has to look: by partition, and beyond which of the table's snapshots.
+
+    `by_digests`: also by digests, as what was found unequal was found by them.
+    """
 
     offsets: dict[int, int]
     snapshot: int | None = None
+    by_digests: bool = False
 
 
 def last(spark: SparkSession, topic_id: str, namespace: str = NAMESPACE) -> Last:
-    """Of the equal audits of a topic's life; nothing before there is one."""
+    """Of the audits of a topic's life: behind the newest equal one, or where one began that found what no
+    later one has looked at and found equal. Nothing before there is one.
+    """
     table = f"{namespace}.{NAME}"
     if not spark.catalog.tableExists(table) or SNAPSHOT not in spark.table(table).columns:
         return Last({})
-    own = spark.table(table).where((F.col("topic_id") == topic_id) & F.col("equal"))
+    own = spark.table(table).where(F.col("topic_id") == topic_id)
+    equal, again = F.col("equal"), F.col(_AGAIN)
+    digested = F.col(_FORM).isNotNull() if _FORM in own.columns else F.lit(False)
     found = (
-        own.groupBy("partition")
+        own.withColumn(_AGAIN, _unsettled(Window.partitionBy("partition")))
+        .groupBy("partition")
         .agg(
-            F.max_by("next_offset", F.struct("audited_at", "next_offset")).alias("offset"),
-            F.max(F.struct("audited_at", SNAPSHOT)).alias("newest"),
+            F.max_by("next_offset", F.when(equal, F.struct("audited_at", "next_offset"))).alias("offset"),
+            F.max(F.when(equal, F.struct("audited_at", SNAPSHOT))).alias("newest"),
+            F.min(F.when(again, F.col("from_offset"))).alias("again"),
+            F.coalesce(F.max(again & digested), F.lit(False)).alias("digested"),
         )
         .collect()
     )
-    newest = max((row["newest"] for row in found), key=lambda each: each["audited_at"], default=None)
-    return Last({row["partition"]: row["offset"] for row in found}, newest and newest[SNAPSHOT])
+    known = [row for row in found if row["offset"] is not None]
+    newest = max((row["newest"] for row in known), key=lambda each: each["audited_at"], default=None)
+    offsets = {row["partition"]: _least(row["offset"], row["again"]) for row in known}
+    back = any(offsets[row["partition"]] < row["offset"] for row in known)
+    snapshot = newest[SNAPSHOT] if newest is not None and not back else None
+    return Last(offsets, snapshot, any(row["digested"] for row in found))
+
+
+def _least(offset: int, again: int | None) -> int:
+    return offset if again is None else min(offset, again)
+
+
+def _unsettled(of: WindowSpec) -> Column:
+    """Whether a row's audit found something, and no later one that began as low has looked at it again.
+
+    `of`: rows of one partition.
+    """
+    later = of.orderBy(F.col("audited_at").desc()).rowsBetween(Window.unboundedPreceding, -1)
+    looked = F.min("from_offset").over(later)
+    return ~F.col("equal") & F.coalesce(looked > F.col("from_offset"), F.lit(True))
 
 
 def digests(spark: SparkSession, topic_id: str, namespace: str = NAMESPACE) -> dict[int, list[Digested]]:
@@ -168,6 +200,7 @@ class Outcome(NamedTuple):
 
     `snapshot`: of the table, whose files were looked at. `files`: what was seen of them (seen.facts).
     `digests`: by partition the sums of what was found equal. These two are kept where nothing was found.
+    `by_digests`: it went by what earlier ones had kept of these.
     """
 
     compared: Mapping[int, tuple[int, int]]
@@ -175,6 +208,7 @@ class Outcome(NamedTuple):
     snapshot: int | None = None
     files: DataFrame | None = None
     digests: Mapping[int, Sequence[Digested]] = MappingProxyType({})
+    by_digests: bool = False
 
     def rows(self, topic: str, topic_id: str) -> list[tuple[object, ...]]:
         """In the columns of the table: of each partition what was compared, and stretches below it."""
@@ -182,7 +216,7 @@ class Outcome(NamedTuple):
         outcome = not self.findings, self.findings, self.snapshot
         for partition, (first, end) in sorted(self.compared.items()):
             own: Sequence[Digested] = () if self.findings else self.digests.get(partition, ())
-            last: tuple[object, ...] = (None,) * 5
+            last: tuple[object, ...] = (*(None,) * 4, FORM if self.findings and self.by_digests else None)
             for each in own:
                 digest = each.first, *each.sums, FORM
                 if each.end == end:
@@ -197,7 +231,7 @@ def keep(
     spark: SparkSession, topic: str, topic_id: str, outcome: Outcome, namespace: str = NAMESPACE
 ) -> None:
     """Write down what an audit found and compared."""
-    compared, findings, snapshot, files, _ = outcome
+    compared, findings, snapshot, files, *_ = outcome
     if files is not None and snapshot is not None and not findings:
         upto = {partition: end for partition, (_, end) in compared.items()}
         _keep_files(spark, topic_id, files, upto, snapshot, namespace)
@@ -207,8 +241,9 @@ def keep(
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({_PROPERTIES})")
     _with_all_columns(spark, table)
     rows = local_rows(spark, outcome.rows(topic, topic_id), f"{_GIVEN}, {DIGEST}")
-    ends = ",".join(f"{partition}:{end}" for partition, (_, end) in sorted(compared.items()))
-    told = {TOPIC_ID: topic_id, FINDINGS: str(findings), OFFSETS: ends}
+    told = {TOPIC_ID: topic_id, FINDINGS: str(findings)}
+    for name, place in ((FROM, 0), (OFFSETS, 1)):
+        told[name] = ",".join(f"{partition}:{each[place]}" for partition, each in sorted(compared.items()))
     writer = rows.withColumn("audited_at", F.current_timestamp()).coalesce(1).writeTo(table)
     writer.options(**{f"snapshot-property.{name}": value for name, value in told.items()}).append()
 
@@ -226,7 +261,8 @@ def _with_all_columns(spark: SparkSession, table: str) -> None:
 def tidy(spark: SparkSession, namespace: str = NAMESPACE) -> None:
     """Make what many audits leave few: rows in one file, without those that nobody asks for; few snapshots.
 
-    Rows stay for KEPT_DAYS, and of each topic's partitions the newest and the newest equal one for ever.
+    Rows stay for KEPT_DAYS, and of each topic's partitions the newest and the newest equal one for ever, and
+    those that tell what has to be looked at again.
     Digests of older rows stay for ever too, those of DIGEST_DAYS added up, where none newer are of as much;
     snapshots: the newest SNAPSHOTS_MAX, and of each topic that with its newest outcome and its newest equal
     one. Raises what Spark does when another audit is kept meanwhile; then nothing is lost.
@@ -248,7 +284,8 @@ def _fewer_rows(spark: SparkSession, table: str) -> None:
     equal = F.max(F.when(F.col("equal"), F.col("audited_at"))).over(of)
     young = F.col("audited_at") >= F.current_timestamp() - F.expr(f"INTERVAL {KEPT_DAYS} DAYS")
     at = F.col("audited_at")
-    rows = spark.table(table).withColumn(_KEPT, young | (at == newest) | at.eqNullSafe(equal))
+    kept_ever = (at == newest) | at.eqNullSafe(equal) | _unsettled(of)
+    rows = spark.table(table).withColumn(_KEPT, young | kept_ever)
     kept = rows.where(_KEPT).drop(_KEPT)
     if _FORM in rows.columns:
         old = rows.where(_has_digest()).groupBy("topic_id", "partition")
@@ -283,9 +320,8 @@ def _micros(at: datetime) -> int:
 def _fewer_snapshots(spark: SparkSession, namespace: str, name: str) -> None:
     catalog, _, space = namespace.partition(".")
     table = Table(f"{space}.{name}", catalog, f"{namespace}.{name}", None)
-    rows = spark.sql(
-        f"SELECT snapshot_id, summary FROM {table.sql}.snapshots ORDER BY committed_at"
-    ).collect()
+    # In the order of the commits, as the metadata has them: a stamp is by the clock of who wrote.
+    rows = spark.sql(f"SELECT snapshot_id, summary FROM {table.sql}.snapshots").collect()
     kept = {row["snapshot_id"] for row in rows[-SNAPSHOTS_MAX:]}
     newest: dict[tuple[str, bool], int] = {}
     for row in rows:

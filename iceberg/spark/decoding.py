@@ -8,7 +8,7 @@ repository of its others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +23,29 @@ FRAME_BYTES = 5
 """A zero byte and the schema's id, before the indexes of the message."""
 VARINT_BITS_MAX = 35
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SCALARS = (T.BooleanType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.StringType, T.BinaryType)
+_INT64 = 1 << 63
+REPEATED, MESSAGE = "a list or a map", "a message"
+TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+_WRAPPED = ("Double", "Float", "Int64", "Int32", "UInt32", "Bool", "String", "Bytes")
+WRAPPERS = frozenset(f"google.protobuf.{each}Value" for each in _WRAPPED)
+_LONG = (T.LongType,)
+_INT = (T.IntegerType, T.LongType)
+_COLUMNS: Mapping[str, tuple[type[T.DataType], ...]] = {
+    "bool": (T.BooleanType,),
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), _INT),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), _LONG),
+    "float": (T.FloatType, T.DoubleType),
+    "double": (T.DoubleType,),
+    **dict.fromkeys(("string", "enum"), (T.StringType,)),
+    "bytes": (T.BinaryType,),
+    TIMESTAMP: (T.TimestampType,),
+    DURATION: _LONG,
+    MESSAGE: (T.BinaryType,),  # or a struct
+}
+"""By what a field is the columns that a topic's table has for it (iceberg/mapping.py), or has since they
+widened; none for what is not decoded here.
+"""
+_EVERY = tuple({kind for kinds in _COLUMNS.values() for kind in kinds})
 
 
 def decoder(
@@ -33,24 +55,24 @@ def decoder(
 
     `descriptors`: a FileDescriptorSet with all imports (`protoc --include_imports -o`); `message`: a full
     name; `framed`: bytes begin with Confluent's frame, whose schema id is not looked at. Fields may be
-    scalars, messages and google.protobuf.Timestamp. What is not the message has its reason in `__err__` and
+    scalars, enums, messages, and google.protobuf's Timestamp, Duration and wrappers; columns have of them
+    what the topic's table has (iceberg/mapping.py). What is not the message has its reason in `__err__` and
     its bytes in `__raw__`; null stays null. Raises JobError for a column of another kind, and for a message
     that the descriptors do not have.
     """
-    if other := next(_others(value, "value"), None):
+    kind = _class_of(descriptors, message)  # else each record would say what is wrong with them
+    if other := next(_others(value, kind.DESCRIPTOR, "value"), None):
         raise JobError(
-            f"column {other}: only scalars, messages and Timestamp are decoded here; give a "
-            "function of your own instead"
+            f"column {other}: only scalars but uint64, enums, messages, wrappers, Timestamp and Duration are "
+            "decoded here, to the columns that a topic's table has; give a function of your own instead"
         )
-    _class_of(descriptors, message)  # else each record would say what is wrong with them
 
     def decode(raw: bytes | None) -> dict[str, Any] | None:
         if raw is None:
             return None
         raw = bytes(raw)
         try:
-            parsed = _class_of(descriptors, message)()
-            parsed.ParseFromString(raw[_frame(raw) :] if framed else raw)
+            parsed = _class_of(descriptors, message).FromString(raw[_frame(raw) :] if framed else raw)
             return {**_fields(parsed, value), RAW: raw}
         except Exception as error:  # DecodeError comes from a C extension; a frame raises ValueError
             return {ERROR: f"{type(error).__name__}: {error}", RAW: raw}
@@ -59,14 +81,32 @@ def decoder(
     return made
 
 
-def _others(struct: T.StructType, path: str) -> Iterator[str]:
-    """Columns that `decoder` cannot make, and their types."""
-    for field in struct.fields:
-        name = f"{path}.{field.name}"
-        if isinstance(field.dataType, T.StructType):
-            yield from _others(field.dataType, name)
-        elif not isinstance(field.dataType, (*SCALARS, T.TimestampType)):
-            yield f"{name} is {field.dataType.simpleString()}"
+def _others(struct: T.StructType, message: Any, path: str) -> Iterator[str]:
+    """Columns that `decoder` cannot make, and their types. `message`: what they are of, if that is known."""
+    for column in struct.fields:
+        name, kind = f"{path}.{column.name}", column.dataType
+        field = message.fields_by_name.get(column.name) if message is not None else None
+        if isinstance(kind, T.StructType) and (field is None or _what(field) == MESSAGE):
+            yield from _others(kind, field.message_type if field is not None else None, name)
+        elif field is None and not isinstance(kind, _EVERY):
+            yield f"{name} is {kind.simpleString()}"
+        elif field is not None and not isinstance(kind, _COLUMNS.get(_what(field), ())):
+            yield f"{name} is {kind.simpleString()} for {_what(field)}"
+
+
+def _what(field: Any) -> str:
+    """What a field is, in the words of _COLUMNS, or REPEATED."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    repeated = getattr(field, "is_repeated", None)  # protobuf before 6.31 has labels, 7 has none
+    if repeated if repeated is not None else field.label == field.LABEL_REPEATED:
+        return REPEATED
+    if field.message_type is None:
+        return FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    name = str(field.message_type.full_name)
+    if name in WRAPPERS:
+        return _what(field.message_type.fields_by_name["value"])
+    return name if name in (TIMESTAMP, DURATION) else MESSAGE
 
 
 _classes: dict[tuple[bytes, str], Any] = {}
@@ -120,7 +160,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(message: Any, struct: T.StructType) -> dict[str, Any]:
-    known = message.DESCRIPTOR.fields_by_name
+    known = type(message).DESCRIPTOR.fields_by_name
     return {
         field.name: _field(message, known[field.name], field.dataType)
         for field in struct.fields
@@ -130,11 +170,28 @@ def _fields(message: Any, struct: T.StructType) -> dict[str, Any]:
 
 def _field(message: Any, descriptor: Any, kind: T.DataType) -> Any:
     """Null where a field that can be told from its default is not there."""
-    if descriptor.has_presence and not message.HasField(descriptor.name):
+    if descriptor.has_presence and not type(message).HasField(message, descriptor.name):
         return None
     value = getattr(message, descriptor.name)
     if isinstance(kind, T.StructType):
         return _fields(value, kind)
-    if isinstance(kind, T.TimestampType):
+    if descriptor.enum_type is not None:
+        known = descriptor.enum_type.values_by_number.get(value)
+        return str(value) if known is None else known.name
+    if descriptor.message_type is None:
+        return value
+    name = descriptor.message_type.full_name
+    if name == TIMESTAMP:
         return EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1_000)
-    return value
+    if name == DURATION:
+        return _micros(value)
+    return (
+        value.value if name in WRAPPERS else type(value).SerializePartialToString(value, deterministic=True)
+    )
+
+
+def _micros(duration: Any) -> int:
+    """Nanoseconds are cut off towards zero, what is beyond 64 bits stops at their end."""
+    whole = abs(duration.nanos) // 1_000
+    micros = duration.seconds * 1_000_000 + (whole if duration.nanos >= 0 else -whole)
+    return int(max(-_INT64, min(_INT64 - 1, micros)))

@@ -13,15 +13,15 @@ All of it is SQL and plain writes: nothing needs the driver's JVM.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.spark.reading import Increment, beyond, increment
-from iceberg.spark.topics import TopicTable, head_of, now_ms, table_properties, topic_table
+from iceberg.spark.topics import TopicTable, ancestry, head_of, now_ms, table_properties, topic_table
 from iceberg.spark.watermark import OtherTopic, TargetMoved, Unmarked, Watermark
 
 PROPERTY = "floe-watermark."
@@ -251,21 +251,23 @@ def watermark_of(spark: SparkSession, source: str, target: str) -> Watermark | N
 
 
 def _notes_of(spark: SparkSession, target: str) -> Notes:
-    """What the snapshots noted that main came from, the newest first.
+    """What the snapshots noted that main came from, the newest first."""
+    head = head_of(spark, target)
+    rows = spark.sql(
+        "SELECT snapshot_id, parent_id, map_filter(summary, (name, value) -> "
+        f"startswith(name, '{PROPERTY}')) AS noted FROM {target}.snapshots"
+    ).collect()
+    return newest_first(head, (row.asDict() for row in rows))
+
+
+def newest_first(head: int | None, rows: Iterable[Mapping[str, Any]]) -> Notes:
+    """What `head` and the snapshots that it came from have `noted`.
 
     Others' commits note nothing; those that were rolled back are no ancestors.
     """
-    history = spark.sql(
-        f"SELECT snapshot_id, made_current_at FROM {target}.history WHERE is_current_ancestor"
-    ).collect()
-    order = {row["snapshot_id"]: row["made_current_at"] for row in history}
-    snapshots = spark.sql(
-        "SELECT * FROM (SELECT snapshot_id, map_filter(summary, (name, value) -> "
-        f"startswith(name, '{PROPERTY}')) AS noted FROM {target}.snapshots) WHERE size(noted) > 0"
-    ).collect()
-    found_here = [row for row in snapshots if row["snapshot_id"] in order]
-    found_here.sort(key=lambda row: order[row["snapshot_id"]], reverse=True)
-    return [row["noted"] for row in found_here]
+    kept = {row["snapshot_id"]: row for row in rows}
+    order = ancestry(head, {number: row["parent_id"] for number, row in kept.items()})
+    return [kept[number]["noted"] for number in order if kept[number]["noted"]]
 
 
 def _noted(noted: Notes, found: TopicTable, target: str, begin: Watermark | None) -> Watermark | None:
@@ -337,10 +339,7 @@ class _Run:
         head = head_of(self._spark, self._target, self._name)
         rows = self._spark.sql(f"SELECT snapshot_id, parent_id FROM {self._target}.snapshots").collect()
         parents = {row["snapshot_id"]: row["parent_id"] for row in rows}
-        at = head
-        while at is not None and at != self._base:
-            at = parents.get(at)
-        if at is None:
+        if self._base not in ancestry(head, parents):
             raise self._moved(f"is no ancestor of the run's branch {self._name} any more")
         assert head is not None
         return head

@@ -150,9 +150,13 @@ def _single(field: FieldDescriptor, path: tuple[str, ...]) -> Scalar | Struct | 
         convert = _conversion(inner)
         return Scalar(_TYPES[inner.type], lambda wrapper: convert(wrapper.value))
     if name == "google.protobuf.Any" or name in path or len(path) >= _DEPTH_MAX:
-        return Scalar("binary", lambda opaque: opaque.SerializePartialToString(deterministic=True))
+        return Scalar("binary", _serialized)
     found = shape(message, path)
     return found if found.fields else None
+
+
+def _serialized(message: Any) -> bytes:
+    return bytes(type(message).SerializePartialToString(message, deterministic=True))
 
 
 def _conversion(field: FieldDescriptor) -> Callable[[Any], Plain]:
@@ -230,11 +234,12 @@ class Reader:
             message = self._kind.message_class.FromString(payload)
         except DecodeError:
             raise Bad(f"not a {self._kind.name}") from None
-        if not message.IsInitialized():
+        of = self._kind.message_class  # a field of a method's name hides it from the message
+        if not of.IsInitialized(message):
             raise Bad("a required field is missing")
-        message.DiscardUnknownFields()
+        of.DiscardUnknownFields(message)
         # Written again it is the same: then all of it was read, each field by its own type.
-        if message.SerializePartialToString(deterministic=True) != payload:
+        if of.SerializePartialToString(message, deterministic=True) != payload:
             why = mistyped(payload, self._kind.descriptor)
             if why is not None:
                 raise Bad(why)

@@ -7,16 +7,16 @@ by offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
 from iceberg.spark.commands import one_line
 from iceberg.spark.jobs import PROPERTY
 from iceberg.spark.rewriting import STEP_BYTES_MAX, DataFile, Sizes, Step
-from iceberg.spark.topics import now_ms, table_properties
+from iceberg.spark.topics import ancestry, head_of, now_ms, table_properties
 from iceberg.spark.watermark import JobError, UnknownTable
 
 TABLES_MAX = 10_000
@@ -30,6 +30,7 @@ _TOPIC, _TOPIC_ID = "floe.topic", "floe.topic-id"
 _SORT_ORDER = "sort-order"
 """A property that Spark's catalog tells of tables that have one."""
 _AUDITED, _FINDINGS = "audit.topic-id", "audit.findings"  # iceberg/audited.py
+_RUN = "run"
 
 
 class Table(NamedTuple):
@@ -208,26 +209,42 @@ def expiry(spark: SparkSession, table: Table, hours: int) -> str:
     """Before when snapshots may go, in SQL's form: so many hours ago, and never those that jobs and audits
     will ask for: of each topic the newest one that notes up to where a run, or an audit, has read.
     """
-    until_ms = now_ms(spark) - hours * 3_600_000
-    history = spark.sql(f"SELECT snapshot_id FROM {table.sql}.history WHERE is_current_ancestor").collect()
-    ours = {row["snapshot_id"] for row in history}
-    noted = spark.sql(
-        f"SELECT snapshot_id, unix_millis(committed_at) AS ms, summary FROM {table.sql}.snapshots WHERE "
-        f"exists(map_keys(summary), name -> startswith(name, '{PROPERTY}') OR name = '{_AUDITED}')"
+    until_ms, head = now_ms(spark) - hours * 3_600_000, head_of(spark, table.sql)
+    rows = spark.sql(
+        "SELECT snapshot_id, parent_id, unix_millis(committed_at) AS ms, map_filter(summary, (name, value) "
+        f"-> startswith(name, '{PROPERTY}') OR name IN ('{_AUDITED}', '{_FINDINGS}')) AS noted "
+        f"FROM {table.sql}.snapshots"
     ).collect()
-    newest: dict[tuple[str, str], int] = {}
-    for row in noted:
-        for told in _told(row["summary"]) if row["snapshot_id"] in ours else ():
-            newest[told] = max(row["ms"], newest.get(told, 0))
-    at = datetime.fromtimestamp(min([until_ms, *newest.values()]) / 1_000, UTC)
+    at_ms = unasked_ms(head, (row.asDict() for row in rows), until_ms)
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
     return at.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+
+
+def unasked_ms(head: int | None, rows: Iterable[Mapping[str, Any]], until_ms: int) -> int:
+    """Before when nobody asks for a snapshot of these, which are in the order of their commits; `until_ms` at
+    most. `head`: where main is.
+
+    With a snapshot Iceberg lets go all that it came from. So what was committed since the one that is asked
+    for must not be older either, as that of an engine whose clock is behind would be. Audits are asked of all
+    snapshots: a table of them that was tidied has gaps, behind which none is main's ancestor.
+    """
+    kept = {row["snapshot_id"]: row for row in rows}
+    ours = ancestry(head, {number: row["parent_id"] for number, row in kept.items()})
+    apart = [number for number in reversed(kept) if number not in frozenset(ours)]
+    found, at_ms = dict[tuple[str, str], int](), until_ms
+    for place, number in enumerate([*ours, *apart]):
+        at_ms = min(at_ms, kept[number]["ms"])
+        for told in _told(kept[number]["noted"] or {}):
+            if place < len(ours) or told[0] != _RUN:
+                found.setdefault(told, at_ms)
+    return min(found.values(), default=until_ms)
 
 
 def _told(summary: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Of what a snapshot's summary tells: of which topic somebody has read up to where."""
     for name, value in summary.items():
         if name.startswith(PROPERTY):
-            yield "run", value.rpartition("=")[0]
+            yield _RUN, value.rpartition("=")[0]
         if name == _AUDITED:
             yield "audit", value
             if summary.get(_FINDINGS) == "0":

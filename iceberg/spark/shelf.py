@@ -341,7 +341,8 @@ def _snapshots(spark: SparkSession, of: Pinned, seen_at: int | None = None) -> l
     `seen_at`: the table's snapshot of an audit that found nothing wrong: of it and those before, but for the
     first one that is kept, into which others may have been folded, only the summaries are looked at.
     """
-    kept = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
+    told = spark.sql(f"SELECT * FROM {of.table}.snapshots").collect()
+    kept = sorted(told, key=lambda row: row["committed_at"])  # of one time: as they were committed
     known = _known(kept, seen_at)
     if known:
         tables = of_snapshots(spark, of.table, {row["snapshot_id"] for row in kept} - known)

@@ -48,8 +48,7 @@ def topic_table(spark: SparkSession, table: str) -> TopicTable:
             return found
     raise UnknownTable(
         f"table {table!r} has no ledger in its current snapshot, looked at {LOOKS_MAX} times: it was not "
-        "written by "
-        "Floe; drop it, and it is made again from the topic"
+        "written by Floe; `floe table list` says what its agents make of it"
     )
 
 
@@ -83,6 +82,18 @@ def head_of(spark: SparkSession, table: str, ref: str = "main") -> int | None:
     """
     rows = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = '{ref}'").collect()
     return int(rows[0]["snapshot_id"]) if rows else None
+
+
+def ancestry(head: int | None, parents: Mapping[int, int | None]) -> list[int]:
+    """The snapshots that `head` came from, itself first, as far as they are kept.
+
+    By their parents: a stamp is by the clock of who wrote the snapshot, and tells no order.
+    """
+    found: dict[int, None] = {}
+    while head is not None and head in parents and head not in found:
+        found[head] = None
+        head = parents[head]
+    return [*found]
 
 
 def table_properties(spark: SparkSession, table: str) -> dict[str, str]:

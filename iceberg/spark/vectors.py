@@ -104,7 +104,7 @@ class StructCells:
         """{column id: cell} of the message."""
         return {
             column: None
-            if each.presence and not value.HasField(each.name)
+            if each.presence and not type(value).HasField(value, each.name)
             else each.cells.read(getattr(value, each.name))
             for column, each in self.members.items()
         }
@@ -160,7 +160,7 @@ def _of(messages: Sequence[Any], member: Member) -> list[Any]:
     if not member.presence:
         return list(map(attrgetter(member.name), messages))
     name = member.name
-    return [getattr(each, name) if each.HasField(name) else None for each in messages]
+    return [getattr(each, name) if type(each).HasField(each, name) else None for each in messages]
 
 
 @dataclass(frozen=True, slots=True)

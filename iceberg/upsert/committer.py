@@ -30,6 +30,7 @@ from iceberg.latest_ids import (
     DEBEZIUM,
     ENVELOPE_PROPERTY,
     OF_PROPERTY,
+    SOURCE_PROPERTY,
     claim_name,
     envelope_of,
     latest_id,
@@ -227,6 +228,7 @@ class LatestCommitter:
             ledger.TOPIC_PROPERTY: topic.name,
             OF_PROPERTY: topic.topic_id.hex(),
             ENVELOPE_PROPERTY: envelope,
+            SOURCE_PROPERTY: source.metadata["table-uuid"],
         }
         last = source.metadata["last-column-id"]
         made = NewTable(key, topic.name, latest_id(topic.topic_id), fields, last, told)
@@ -299,9 +301,10 @@ class LatestCommitter:
                 f"the table was made with floe.table.envelope={before}, and now it is {envelope}: drop the "
                 "table, and it is made anew from the topic's, or set the config back"
             )
+        _require_same_source(source, head)
         columns = flat.nested(metadata.current_fields(source.metadata))
         fields = _fields(source, envelope, metadata.current_fields(head.metadata))
-        told = {ledger.TOPIC_PROPERTY: topic.name}
+        told = {ledger.TOPIC_PROPERTY: topic.name, SOURCE_PROPERTY: source.metadata["table-uuid"]}
         told |= flat.told(head.metadata["properties"], flat.is_flat(source.metadata))
         base = metadata.with_schema(head.metadata, fields, source.metadata["last-column-id"], told)
         name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
@@ -373,6 +376,18 @@ class LatestCommitter:
         except (LostRace, CommitError):
             self._head = None
             raise
+
+
+def _require_same_source(source: Head, head: Head) -> None:
+    """Raises CommitError when the latest table follows another table of the topic than `source`: its columns'
+    ids mean others there. One of before this was told is taken to follow the one that is there.
+    """
+    before, now = head.metadata["properties"].get(SOURCE_PROPERTY), source.metadata["table-uuid"]
+    if before not in (None, now):
+        raise CommitError(
+            f"the table follows the topic's table {before}, in whose place a new one is ({now}): drop this "
+            "table, and it is made anew from that one"
+        )
 
 
 def _fields(source: Head, envelope: str, before: Sequence[Mapping[str, Any]]) -> list[Column]:

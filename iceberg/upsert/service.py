@@ -28,6 +28,7 @@ from iceberg.upsert.plan import Pace
 from iceberg.upsert.steps import UpsertSteps
 from objectstore import coalesced, tasks
 from objectstore.late import ready
+from objectstore.removal import Removal
 from objectstore.store import StoreError
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class UpsertService:
         self._options = options or UpsertOptions()
         self._steps = steps or (lambda topic: UpsertSteps())
         self._jobs: dict[str, _Job] = {}
+        self._removal = Removal(parts.store.delete)
         self._task: asyncio.Task[None] | None = None
         self.lags = LatestLags(parts.replica, parts.clock)
         """How far all latest tables are behind, whoever keeps them."""
@@ -129,13 +131,14 @@ class UpsertService:
 
     def sizes(self) -> dict[str, tuple[int, int, int]]:
         """Files, bytes and snapshots of the tables that this agent keeps, by topic."""
-        found = {}
-        for name in self._jobs:
-            job = self._held(name)
-            head = job.committer.head if job is not None else None
-            if head is not None:
-                found[name] = (*head.size, len(head.metadata["snapshots"]))
-        return found
+        sizes = ((name, self.size_of(name)) for name in self._jobs)
+        return {name: size for name, size in sizes if size is not None}
+
+    def size_of(self, topic: str) -> tuple[int, int, int] | None:
+        """The same of one; None where another agent keeps it, or nobody."""
+        job = self._held(topic)
+        head = job.committer.head if job is not None else None
+        return None if head is None else (*head.size, len(head.metadata["snapshots"]))
 
     def _held(self, topic: str) -> _Job | None:
         job = self._jobs.get(topic)
@@ -288,10 +291,10 @@ class UpsertService:
         now_ms = deletion_ms(parts.replica.state, parts.clock.now_ms())
         head = await job.committer.settled_head()
         if head is not None:
-            grace_s = parts.options.orphan_grace_s
+            grace_s, removal = parts.options.orphan_grace_s, self._removal
             from iceberg import maintenance
 
-            await maintenance.collect(parts.store, parts.warehouse, head, now_ms, grace_s, Steps())
+            await maintenance.collect(parts.store, parts.warehouse, head, now_ms, grace_s, Steps(), removal)
 
 
 def _title(topic: str) -> str:

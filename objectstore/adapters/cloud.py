@@ -23,6 +23,7 @@ from obstore.exceptions import (
 from obstore.store import GCSStore
 
 from objectstore.naming import check_key
+from objectstore.odd_keys import REMEDY, OddKeys
 from objectstore.ranges import coalesce
 from objectstore.store import (
     PLAIN,
@@ -67,14 +68,20 @@ _NO_KEYS = re.compile(
     r"|http://169\.254\.170\.\d+|External AWS credential provider"
 )
 _CONTAINER_KEYS = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+_ODD = "Encountered object with invalid path"  # one refuses the whole listing (odd_keys.py)
+# Of many that were to be deleted, S3's answer for one that was not.
+_STAYS = re.compile(r"DeleteObjects request failed for key .*\(code: (\w+)\)")
+_SERVERS_OWN = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted"})
 _CLIENT_ERRORS_RETRYABLE = frozenset({408, 409, 416, 425, 429})
 
 
 class CloudStore:
     """An ObjectStore over a bucket and prefix; `store` carries credentials, endpoint and time-outs."""
 
-    def __init__(self, store: S3Store | GCSStore | AzureStore) -> None:
+    def __init__(self, store: S3Store | GCSStore | AzureStore, odd: OddKeys | None = None) -> None:
+        """`odd`: lists where obstore cannot, for what somebody else has put there."""
         self._store = store
+        self._odd = odd
         self._versions = isinstance(store, GCSStore)  # Google compares generations, not etags
 
     async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
@@ -140,20 +147,27 @@ class CloudStore:
         pages = obstore.list(self._store, folder or None, offset=offset or None, chunk_size=PAGE_OBJECTS)
         try:
             async for found in pages:
+                start_after = max(start_after, found[-1]["path"]) if found else start_after
                 page = [self._meta(each) for each in found if each["path"].startswith(prefix)]
                 if page:
                     yield page
                 elif found and found[-1]["path"] > prefix:
                     return
+            return
         except (BaseError, OSError) as error:
-            raise translate(prefix, error, wrote=False) from error
+            if self._odd is None or _ODD not in str(error):
+                raise translate(prefix, error, wrote=False) from error
+        async for even in self._odd.list(prefix, start_after):
+            yield even
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
         """See ObjectStore."""
         try:
             found = await obstore.list_with_delimiter_async(self._store, prefix or None)
         except (BaseError, OSError) as error:
-            raise translate(prefix, error, wrote=False) from error
+            if self._odd is None or _ODD not in str(error):
+                raise translate(prefix, error, wrote=False) from error
+            return await self._odd.list_folders(prefix)
         return sorted(each.rstrip("/").rpartition("/")[2] for each in found["common_prefixes"])
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -206,6 +220,11 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
             f"{what}: {code}: this machine's clock and the store's are apart: synchronise it (NTP)"
         )
     told = f"{what}: {_first_line(text)}{_cause(text)}" + (f" ({code})" if code else "")
+    if _ODD in text:
+        return Denied(f"{told}: {REMEDY}")
+    stays = _found(_STAYS, text)
+    if stays is not None and stays not in _SERVERS_OWN:
+        return Denied(told)
     if _has_no_keys(text):
         return _no_keys(told, status)
     if code in _ENDED:

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from schema.descriptors import MessageType, is_map, is_repeated, is_required
+from schema.descriptors import MessageType, is_map, is_repeated, is_required, message_class
 from schema.redaction.marks import Action, Marks, Unreadable, instead, stands_in
 from schema.redaction.metadata_tags import named
 
@@ -54,9 +53,9 @@ class Redactor:
             message = self.message_class.FromString(payload)
         except DecodeError as error:
             raise Unreadable(f"no {self.message_class.DESCRIPTOR.full_name}: {error}") from None
-        message.DiscardUnknownFields()
+        self.message_class.DiscardUnknownFields(message)
         self._go_through(message, self.plan)
-        return message.SerializePartialToString()
+        return self.message_class.SerializePartialToString(message)
 
     def _go_through(self, message: Any, plan: _Plan) -> None:
         for one, action in plan.own:
@@ -66,15 +65,16 @@ class Redactor:
                 self._go_through(each, inner)
 
     def _replace(self, message: Any, one: FieldDescriptor, action: Action) -> None:
+        of = type(message)  # a field of a method's name hides it from the message
         if one.is_extension:
-            message.ClearExtension(one)
+            of.ClearExtension(message, one)
         elif is_repeated(one):
             held = getattr(message, one.name)
             put = [instead(action, self.key, value) for value in held] if self._stands_in(one, action) else []
-            message.ClearField(one.name)
+            of.ClearField(message, one.name)
             if put:
                 getattr(message, one.name).extend(put)
-        elif one.has_presence and not message.HasField(one.name):
+        elif one.has_presence and not of.HasField(message, one.name):
             return
         elif self._stands_in(one, action):
             value = getattr(message, one.name)
@@ -83,9 +83,10 @@ class Redactor:
         elif is_required(one) and one.message_type is None:
             setattr(message, one.name, one.default_value)
         elif is_required(one):
-            getattr(message, one.name).Clear()
+            held = getattr(message, one.name)
+            type(held).Clear(held)
         else:
-            message.ClearField(one.name)
+            of.ClearField(message, one.name)
 
     def _stands_in(self, one: FieldDescriptor, action: Action) -> bool:
         """Whether something stands in the place of the field's values, or the field goes."""
@@ -162,14 +163,15 @@ def held_by(one: FieldDescriptor) -> Descriptor | None:
 
 
 def _messages(message: Any, one: FieldDescriptor) -> Iterator[Any]:
+    of = type(message)
     if one.is_extension:
-        held = message.Extensions[one]
-        yield from held if is_repeated(one) else [held] if message.HasExtension(one) else []
+        held = of.Extensions.__get__(message)[one]
+        yield from held if is_repeated(one) else [held] if of.HasExtension(message, one) else []
     elif is_map(one):
         yield from getattr(message, one.name).values()
     elif is_repeated(one):
         yield from getattr(message, one.name)
-    elif message.HasField(one.name):
+    elif of.HasField(message, one.name):
         yield getattr(message, one.name)
 
 
@@ -182,7 +184,7 @@ def options_reader(descriptor: Descriptor, marks: Marks) -> Callable[[FieldDescr
         known = pool.FindMessageTypeByName("google.protobuf.FieldOptions")
     except KeyError:  # no file imports descriptor.proto, so no custom option is known
         known = None
-    made = message_factory.GetMessageClass(known) if known is not None else None
+    made = message_class(known) if known is not None else None
     own, meta = (_extension(pool, name) for name in ("floe.redact", "confluent.field_meta"))
 
     def read(one: FieldDescriptor) -> Action | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from google.protobuf import message_factory, text_format
+from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
+
+from schema.descriptors import message_class
 
 
 class Options:
@@ -32,7 +34,7 @@ class Options:
             descriptor = self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
         except KeyError:  # nothing that the file imports extends it
             return options
-        return message_factory.GetMessageClass(descriptor).FromString(options.SerializeToString())
+        return message_class(descriptor).FromString(options.SerializeToString())
 
     @staticmethod
     def value(field: FieldDescriptor, value: Any) -> str:

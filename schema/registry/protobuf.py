@@ -49,7 +49,20 @@ def parse(text: str, imports: Imports, *, normalize: bool = False) -> Parsed:
     form = canonical(_linked(name, files))
     if given is not None or normalize:
         text = printed(load(form, imports))
+    if given is not None:
+        _check_told(form, text, imports)
     return Parsed(form, text)
+
+
+def _check_told(form: bytes, text: str, imports: Imports) -> None:
+    """A descriptor that no text has the meaning of is read by no compiler. Raises InvalidSchema."""
+    remedy = "give one that protoc makes"
+    try:
+        same = canonical(_linked(*_compile(text, imports))) == form
+    except InvalidSchema as error:
+        raise InvalidSchema(f"the descriptor is none of a .proto text: {error}: {remedy}") from None
+    if not same:
+        raise InvalidSchema(f"the descriptor means what no .proto text does: {remedy}")
 
 
 def load(form: bytes, imports: Imports) -> FileDescriptor:

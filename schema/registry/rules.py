@@ -6,11 +6,13 @@ Confluent's registry refuses more, that is refused here too. Kinds and paths (`#
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from schema.descriptors import is_map
 from schema.registry.parsed import Difference
@@ -36,6 +38,7 @@ _FAMILIES = {
 }
 """Types of one family take each other's bytes: wider numbers are cut, as the specification says."""
 
+_DESCRIBED_MAX = 16  # messages of which it is kept which of their fields are optional
 _DELIMITED = ("string", "bytes", "message", "group")
 _COMPOSED = ("message", "group")
 
@@ -104,10 +107,13 @@ class _Comparison:
             yield Difference("ONEOF_FIELD_REMOVED", path, words)
 
     def _keeps(self, reader: Descriptor, oneof: OneofDescriptor) -> bool:
-        """Whether the reader has any field of the oneof."""
+        """Whether the reader has the oneof, by its name, or any field of it."""
         key = (reader.full_name, oneof.full_name)
         if key not in self._kept:
-            self._kept[key] = any(one.number in reader.fields_by_number for one in oneof.fields)
+            named = reader.oneofs_by_name.get(oneof.name)
+            self._kept[key] = (named is not None and _is_written(named)) or any(
+                one.number in reader.fields_by_number for one in oneof.fields
+            )
         return self._kept[key]
 
     def _fields(self, reader: FieldDescriptor, writer: FieldDescriptor, path: str) -> Iterator[Difference]:
@@ -163,7 +169,19 @@ def _merged(oneof: OneofDescriptor, writer: Descriptor, path: str) -> Iterator[D
 def _oneof(field: FieldDescriptor) -> OneofDescriptor | None:
     """The oneof that somebody wrote; proto3's `optional` makes one of a single field, which says nothing."""
     oneof = field.containing_oneof
-    return oneof if oneof is not None and len(oneof.fields) > 1 else None
+    return oneof if oneof is not None and _is_written(oneof) else None
+
+
+def _is_written(oneof: OneofDescriptor) -> bool:
+    return len(oneof.fields) > 1 or oneof.fields[0].name not in _optional(oneof.containing_type)
+
+
+@functools.lru_cache(maxsize=_DESCRIBED_MAX)
+def _optional(message: Descriptor) -> frozenset[str]:
+    """Names of proto3's `optional` fields, which a field itself does not tell."""
+    described = DescriptorProto()
+    message.CopyToProto(described)
+    return frozenset(each.name for each in described.field if each.proto3_optional)
 
 
 def _relative(message: Descriptor) -> str:

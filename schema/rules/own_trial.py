@@ -127,4 +127,4 @@ def _contents(kind: MessageType | None) -> list[bytes]:
     """Keys or values of a type, made up."""
     if kind is None:
         return [b"a"]
-    return [b"", *(each.SerializePartialToString() for each in islice(samples(kind), SAMPLES_MAX))]
+    return [b"", *(type(each).SerializePartialToString(each) for each in islice(samples(kind), SAMPLES_MAX))]

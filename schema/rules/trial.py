@@ -143,7 +143,7 @@ def _fill(message: Any, field: FieldDescriptor) -> None:
         entry = cast(Descriptor, field.message_type)
         key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
         if value.message_type is not None:
-            place[_plain(key)].SetInParent()
+            _set(place[_plain(key)])
         else:
             place[_plain(key)] = _plain(value)
     elif is_repeated(field):
@@ -152,9 +152,13 @@ def _fill(message: Any, field: FieldDescriptor) -> None:
         else:
             place.append(_plain(field))
     elif field.message_type is not None:
-        place.SetInParent()
+        _set(place)
     else:
         setattr(message, field.name, _plain(field))
+
+
+def _set(message: Any) -> None:
+    type(message).SetInParent(message)  # a field of a method's name hides it from the message
 
 
 def _plain(field: FieldDescriptor) -> Any:

@@ -41,9 +41,9 @@ from coordination.commands import (
 from coordination.log import LogEntry
 from coordination.snapshot import encode
 from coordination.state import Done, State
-from objectstore.collect import DELETE_KEYS_MAX
 from objectstore.manifest import Manifest
 from objectstore.naming import ManifestId, SegmentId
+from objectstore.removal import DELETE_KEYS_MAX
 from objectstore.segment import HEADER_BYTES, SegmentInfo
 from tests.bench.figure import Figure
 

@@ -47,6 +47,8 @@ ETCD, STORE, STORE_USER = "planted-etcd-password", "planted-store-secret-key", "
 ADMIN, ALICE, BOB = "planted-admin-password", "planted-alice-password", "planted-bob-password"
 DELEGATION, PEERS = "planted-delegation-secret-of-32-characters", "planted-peers-secret-of-32-characters!"
 KEY, WRONG = "planted-key-password", "planted-wrong-guess"
+OPTION, HEADER, LOGIN = "planted-option-of-store", "planted-header-of-catalog", "planted-login-in-a-url"
+DIGITS = "735142869073"
 SALT, ROUNDS = b"planted-salt-of-bob-26-chr", 4_096
 AUDIT = "floe.audit"
 """The topic."""
@@ -110,6 +112,8 @@ def settings(etcd: Etcd, minio: Minio, folder: Path, jwks: str) -> dict[str, Any
     (folder / "users").write_text(hashed("alice", ALICE))
     tree = clustered(etcd=etcd.endpoint, bucket_url="s3://planted/floe", store=minio)
     tree["log"] |= {"user": "root", "password": ETCD}
+    tree["store"]["options"] = {"aws_metadata_endpoint": f"http://{OPTION}"}
+    catalog = {"name": "away", "type": "rest", "uri": "http://127.0.0.1:1"}
     return tree | {
         "sasl": {
             "admin_user": "root", "admin_password": ADMIN, "users_file": str(folder / "users"),
@@ -121,6 +125,8 @@ def settings(etcd: Etcd, minio: Minio, folder: Path, jwks: str) -> dict[str, Any
         "authorizer": {"mode": "shadow"},
         "audit_log": {"topic": AUDIT, "access": True},
         "logging": {"format": "json", "level": "debug", "period_ms": 0},
+        "tables": {"enabled": True},
+        "catalogs": [catalog | {"headers": {"Authorization": f"Bearer {HEADER}"}}],
     }  # fmt: skip
 
 
@@ -140,6 +146,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
         with FloeAgent("planted", tree) as agent:
             made = Planted(agent, ports, issuer, authority)
             made.plant(ETCD, STORE, ADMIN, ALICE, BOB, DELEGATION, PEERS, KEY, WRONG, "planted-short")
+            made.plant(OPTION, HEADER, LOGIN, DIGITS)
             made.plant((folder / "users").read_text().strip().rpartition(":")[2])
             yield made
 
@@ -220,6 +227,15 @@ def told_by(*words: str, config: Path, **changed: str) -> str:
     return done.stdout + done.stderr
 
 
+def mistyped(config: Path) -> Path:
+    """The same with a header of digits alone, which YAML takes for a number."""
+    tree = yaml.safe_load(config.read_text())
+    tree["catalogs"][0]["headers"]["Authorization"] = int(DIGITS)
+    made = config.with_name("mistyped.yaml")
+    made.write_text(yaml.safe_dump(tree))
+    return made
+
+
 def shown(planted: Planted) -> dict[str, str | bytes]:
     """By where it is."""
     config = planted.agent.config_file
@@ -237,6 +253,10 @@ def shown(planted: Planted) -> dict[str, str | bytes]:
     found["the store's is wrong"] = told_by("check", config=config, store__secret_key=WRONG)
     found["the key's is wrong"] = told_by("serve", config=config, listeners__0__tls_key_password=WRONG)
     found["a setting is wrong"] = told_by("config", config=config, delegation__secret="planted-short")
+    for scheme in ("https", "sftp"):
+        url = f"{scheme}://me:{LOGIN}@host/path"
+        found[f"a login in a URL, {scheme}"] = told_by("config", config=config, traces__endpoint=url)
+    found["a header is no text"] = told_by("config", config=mistyped(config))
     found["log"] = planted.agent.log_path.read_bytes()
     return found
 

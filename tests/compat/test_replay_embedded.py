@@ -118,10 +118,16 @@ def read(agent: Embedded, topic: str) -> list[Message]:
     return found
 
 
-def left(agent: Embedded, topic: str) -> int:
-    """Of `floe quarantine list`."""
+def listed(agent: Embedded, topic: str) -> dict[str, int]:
+    """The numbers in the topic's row of `floe quarantine list`."""
     rows = json.loads(floe(agent, "quarantine", "list", "-o", "json").out)
-    return next(int(row["left"]) for row in rows if row["topic"] == topic)
+    own = next(row for row in rows if row["topic"] == topic)
+    return {name: int(own[name]) for name in ("offsets", "left")}
+
+
+def left(agent: Embedded, topic: str) -> int:
+    """Those behind the last replay."""
+    return listed(agent, topic)["left"]
 
 
 def replay(agent: Embedded, topic: str, repair: Path, die_at: int) -> int:
@@ -171,16 +177,13 @@ def test_what_is_shown_and_discarded(agent: Embedded, topic: str) -> None:
     assert len(shown) == 4
     assert {each["client_id"] for each in shown} == {"gate 7"}
     assert {each["violations"][0]["field"] for each in shown} == {"distance"}
-    table = floe(agent, "quarantine", "show", topic, "--last", "1").out
-    assert "value.distance" in table
-    assert "gate 7" in table
+    one = floe(agent, "quarantine", "show", topic, "--last", "1")
+    assert one.err == f"1 of {listed(agent, topic)['offsets']}\n"
+    assert "value.distance" in one.out
+    assert "gate 7" in one.out
     floe(agent, "quarantine", "replay", topic, "--max", "20")
     assert "20 offsets of" in floe(agent, "quarantine", "discard", topic, "--replayed").out
-    (row,) = (
-        each
-        for each in json.loads(floe(agent, "quarantine", "list", "-o", "json").out)
-        if each["topic"] == topic
-    )
+    row = listed(agent, topic)
     assert row["left"] <= row["offsets"]
     floe(agent, "quarantine", "discard", topic, "--all")
     assert left(agent, topic) == 0

@@ -208,6 +208,23 @@ def test_a_run_that_is_killed_leaves_a_marked_topic_and_is_gone_on_with(
     assert "exists" in floe(embedded, "restore", "topic", story.topic, "--as", new, status=5)
 
 
+def test_a_record_that_only_a_former_limit_took_comes_too(embedded: Embedded) -> None:
+    topic, large, limit = f"large-{next(_numbers)}", 9 << 20, "max.message.bytes"
+    words = ("--partitions", str(PARTITIONS), "--config", "floe.table.enabled=false")
+    floe(embedded, "topic", "create", topic, *words, "--config", f"{limit}={20 << 20}")
+    client = {"bootstrap.servers": embedded.bootstrap, "message.max.bytes": 20 << 20}
+    producer = Producer(client)
+    producer.produce(topic, bytes(large), partition=1)
+    assert producer.flush(180) == 0
+    floe(embedded, "topic", "config", topic, "--set", f"{limit}={1 << 20}")
+    new = f"{topic}-then"
+    assert restored(embedded, topic, new)["equal"]
+    ((partition, _, value, *_),) = read(embedded, new)
+    assert (partition, len(value)) == (1, large)
+    configs = json.loads(floe(embedded, "topic", "describe", new, "-o", "json"))["configs"]
+    assert configs[limit] == str(1 << 20), "as the source's is"
+
+
 def test_what_somebody_else_wrote_there_is_found(embedded: Embedded, story: Story) -> None:
     new = f"{story.topic}-shared"
     words = ["restore", "topic", story.topic, "--as", new, "--bootstrap", embedded.bootstrap]

@@ -22,6 +22,7 @@ from tests.compat.kafka_python import KafkaProducer, OffsetAndMetadata
 from tests.compat.kafka_python import TopicPartition as PyTopicPartition
 from tests.compat.suite.java import Jvm
 from tests.compat.suite.java_clients import Java, Sent
+from tests.compat.suite.node import drive
 from tests.equipment.transactional_client import V1, Connection, TransactionalClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
@@ -307,6 +308,18 @@ def test_java_loses_no_connection_in_sixty_transactions(embedded: Embedded, topi
     assert told["connection-creation-total"] > 0
     assert told["connection-close-total"] <= 1, "not one for each transaction"
     assert position(embedded.bootstrap, topic, group) == SIXTY
+
+
+def test_kafkajs_goes_on_when_its_connections_were_cut(embedded: Embedded, topic: str) -> None:
+    """It asks for ApiVersions on its very first connection alone: nothing tells of the others how old they
+    are until one of its requests was refused there, which it sends again."""
+    before, values = stale(embedded), [str(number) for number in range(4)]
+    group = f"kafkajs-{topic}"
+    options = {"topic": topic, "group": group, "transactionalId": f"kafkajs-{topic}", "values": values}
+    assert drive("kafkajs", "transactions", embedded.bootstrap, **options) == len(values)
+    assert committed(embedded.bootstrap, topic) == [(0, value.encode()) for value in values]
+    assert position(embedded.bootstrap, topic, group) == len(values)
+    assert stale(embedded) == before
 
 
 def position(bootstrap: str, topic: str, group: str) -> int:

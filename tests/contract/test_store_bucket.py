@@ -11,7 +11,8 @@ import pytest
 
 from deploy.services.s3 import S3Service
 from objectstore.bucket import Finding, Level, check, prepare
-from objectstore.open import StoreOptions
+from objectstore.open import StoreOptions, open_store
+from tests.contract.test_store import s3_options
 
 
 def options(server: S3Service, **changes: str) -> StoreOptions:
@@ -43,6 +44,28 @@ def test_a_good_bucket_passes(server: S3Service, bucket: Callable[[S3Service], s
     client = server.client()
     assert "Contents" not in client.list_objects_v2(Bucket=name)
     client.close()
+
+
+async def test_a_key_that_cannot_be_asked_for_is_told_and_passed_over(
+    server: S3Service, bucket: Callable[[S3Service], str]
+) -> None:
+    """One with two slashes in a row neither of these servers has: they look at keys as files."""
+    name = bucket(server)
+    url, client = f"s3://{name}/p", server.client()
+    store = open_store(url, **s3_options(server))
+    for key in ("snapshots/a", "snapshots/b"):
+        await store.put(key, [b"x"])
+    client.put_object(Bucket=name, Key="p/snapshots/a\tb", Body=b"x")
+    client.close()
+    assert [meta.key async for page in store.list("snapshots/") for meta in page] == [
+        "snapshots/a",
+        "snapshots/b",
+    ]
+    assert await store.list_folders("") == ["snapshots"]
+    await store.close()
+    found = check(url, options(server), time.monotonic)
+    told = [each for each in found if each.subject == "keys" and each.level is Level.WARNING]
+    assert [repr("p/snapshots/a\tb") in each.message for each in told] == [True]
 
 
 def test_prepare_makes_the_bucket_and_is_harmless_again(server: S3Service) -> None:

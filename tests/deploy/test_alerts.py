@@ -162,7 +162,7 @@ DRAINS = {
 
 def test_who_is_drained_rings_only_for_something_else_or_when_forgotten(tmp_path: Path) -> None:
     """Prometheus judges the chart's rules over what is written down: no waiting."""
-    alerts = alerts_of(CHART / "ci" / "full.yaml")
+    alerts = alerts_of(CHART / "ci" / "full.yaml", "--set", "serviceMonitor.enabled=false")
     rules = {name: alerts[name] for name in ("FloeAgentNotReady", "FloeDrainedForLong")}
 
     def told(alert: str, at: str, *instances: str) -> dict[str, Any]:
@@ -177,13 +177,63 @@ def test_who_is_drained_rings_only_for_something_else_or_when_forgotten(tmp_path
         told("FloeDrainedForLong", "700m"),
         told("FloeDrainedForLong", "730m", "forgotten"),
     ]
-    series = [{"series": name, "values": values} for name, values in DRAINS.items()]
-    tests = [{"interval": "1m", "input_series": series, "alert_rule_test": expected}]
+    judged(tmp_path, list(rules.values()), DRAINS, expected)
+
+
+def judged(folder: Path, rules: list[Any], series: dict[str, str], expected: list[Any]) -> None:
+    """Has promtool look at what these rules make of these series, a value each minute."""
+    given = [{"series": name, "values": values} for name, values in series.items()]
+    tests = [{"interval": "1m", "input_series": given, "alert_rule_test": expected}]
     asked = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
-    groups = {"groups": [{"name": "floe", "rules": list(rules.values())}]}
+    groups = {"groups": [{"name": "floe", "rules": rules}]}
     for name, content in (("rules.yaml", groups), ("tests.yaml", asked)):
-        (tmp_path / name).write_text(yaml.safe_dump(content))
+        (folder / name).write_text(yaml.safe_dump(content))
     *loader, prometheus = prometheus_command()
     command = [*loader, str(Path(prometheus).with_name("promtool")), "test", "rules", "tests.yaml"]
-    judged = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
-    assert judged.returncode == 0, judged.stdout + judged.stderr
+    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def rung(rule: dict[str, Any], at: str, *labels: dict[str, str]) -> dict[str, Any]:
+    """That the rule rings then for these, and for nothing else."""
+    texts = {"exp_annotations": rule["annotations"]}
+    alerts = [{"exp_labels": each | rule["labels"], **texts} for each in labels]
+    return {"eval_time": at, "alertname": rule["alert"], "exp_alerts": alerts}
+
+
+AUDITS = {
+    'floe_audit_last_equal_seconds{namespace="streams",job="r-floe-agents",topic="t"}': "0x1800",
+    'floe_audit_last_equal_seconds{namespace="others",job="r-floe-agents",topic="t"}': "0+60x1800",
+    'floe_audit_last_equal_seconds{namespace="third",job="r-floe-agents",topic="t"}': "0x1800",
+}
+"""Of three clusters with a topic of one name only the second one's is audited."""
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["chart", "file"])
+def test_no_cluster_answers_for_a_topic_of_another(tmp_path: Path, own: bool) -> None:
+    """In one Prometheus: the file's rules ring for each, a release's for its own agents."""
+    file = CHART.parents[1] / "deploy" / "alerts.yaml"
+    (group,) = yaml.safe_load(file.read_text())["groups"]
+    rule = {each["alert"]: each for each in group["rules"]}["FloeAuditOld"]
+    if own:
+        rule = alerts_of(CHART / "ci" / "full.yaml")["FloeAuditOld"]
+    annotations = {key: text.replace("{{ $labels.topic }}", "t") for key, text in rule["annotations"].items()}
+    told = [{"namespace": each, "topic": "t"} for each in ("streams", *([] if own else ["third"]))]
+    expected = [rung(rule | {"annotations": annotations}, "1600m", *told)]
+    judged(tmp_path, [rule], AUDITS, expected)
+
+
+@pytest.mark.parametrize("monitor", ["serviceMonitor", "podMonitor"])
+def test_rates_have_a_few_scrapes_however_seldom_these_are(tmp_path: Path, monitor: str) -> None:
+    """Scraped once a minute, a rate over one minute is none, and each PUT may take eight seconds unseen."""
+    off = ("--set", "serviceMonitor.enabled=false", "--set", f"{monitor}.enabled=true")
+    often = alerts_of(CHART / "ci" / "full.yaml", *off)
+    seldom = alerts_of(CHART / "ci" / "full.yaml", *off, "--set", f"{monitor}.interval=1m")
+    changed = {name for name in often if often[name]["expr"] != seldom[name]["expr"]}
+    assert changed == {"FloeStoreSlow", "FloeLogSlow"}, "longer windows have scrapes enough"
+    rule, instance = seldom["FloeStoreSlow"], {"instance": "a", "namespace": "streams"}
+    instance["job"] = "r-floe-agents" if monitor == "serviceMonitor" else "streams/r-floe"
+    labels = ",".join(f'{name}="{value}"' for name, value in instance.items())
+    buckets = {"1": "0x60", "10": "0+300x60", "+Inf": "0+300x60"}
+    series = {f'floe_put_seconds_bucket{{{labels},le="{le}"}}': each for le, each in buckets.items()}
+    judged(tmp_path, [rule], series, [rung(rule, "30m", instance), rung(rule, "41m", instance)])

@@ -117,15 +117,18 @@ def workloads(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in sets if "floe/group" in each["metadata"]["labels"]]
 
 
-def other_pods(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pods of everything that is neither an agent nor asked for by `helm test`."""
-    found = []
+def templates(rendered: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The pods of everything that makes some, by what makes them: all but the one of `helm test`."""
     for name, each in rendered.items():
         spec = each["spec"]["jobTemplate"]["spec"] if name.startswith("CronJob/") else each.get("spec", {})
-        kinds = ("StatefulSet/", "Deployment/", "Job/", "CronJob/")
-        if name.startswith(kinds) and each not in workloads(rendered):
-            found.append(spec["template"]["spec"])
-    return found
+        if name.startswith(("StatefulSet/", "Deployment/", "Job/", "CronJob/")):
+            yield name, spec["template"]
+
+
+def other_pods(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pods of everything that is neither an agent nor asked for by `helm test`."""
+    agents = workloads(rendered)
+    return [pod["spec"] for name, pod in templates(rendered) if rendered[name] not in agents]
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:

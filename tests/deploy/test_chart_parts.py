@@ -26,6 +26,7 @@ from tests.deploy.test_chart import (
     render,
     resources,
     run,
+    templates,
     workloads,
 )
 from tests.unit.agent.test_app import World, topic
@@ -306,9 +307,11 @@ def test_common_labels_are_everywhere_and_select_nothing(values: Path) -> None:
         assert document["metadata"]["annotations"]["contact"] == "y", name
         selector = document["spec"].get("selector", {}) if "spec" in document else {}
         assert "cost" not in selector.get("matchLabels", selector), name
-    for workload in workloads(rendered):
-        metadata = workload["spec"]["template"]["metadata"]
-        assert (metadata["labels"]["cost"], metadata["annotations"]["contact"]) == ("x", "y")
+    for name, pod in templates(rendered):
+        metadata = pod["metadata"]
+        assert (metadata["labels"]["cost"], metadata.get("annotations", {}).get("contact")) == ("x", "y"), (
+            name
+        )
 
 
 def test_what_people_add_is_there_and_the_agent_is_first() -> None:
@@ -388,13 +391,14 @@ def test_a_job_makes_the_bucket_and_says_what_is_wrong_with_it(tmp_path: Path) -
     store = Minio()
     credentials = {"FLOE_STORE__ACCESS_KEY": store.access_key, "FLOE_STORE__SECRET_KEY": store.secret_key}
     where = {"url": "s3://fresh-bucket/floe", "endpoint": store.endpoint, "allowHttp": True, "prepare": True}
-    rendered = resources(render(given(tmp_path, objectStore=where)))
+    numbered = {"name": "X", "port": 1, "advertisedHost": "h", "advertisedPort": "{ordinal+31000}"}
+    rendered = resources(render(given(tmp_path, objectStore=where, listeners=[numbered])))
     (job,) = of_kind(rendered, "Job").values()
     (container,) = job["spec"]["template"]["spec"]["containers"]
     config = tmp_path / "floe.yaml"
     config.write_text(rendered["ConfigMap/r-floe"]["data"]["floe.yaml"])
     arguments = [str(config) if each == "/etc/floe/floe.yaml" else each for each in container["args"]]
-    fields = {"metadata.name": "r-floe-bucket-1", "status.podIP": "10.0.0.1", "spec.nodeName": "n"}
+    fields = {"metadata.name": "r-floe-bucket-1-x7k2p", "status.podIP": "10.0.0.1", "spec.nodeName": "n"}
     environment = environment_of(container, fields) | credentials
 
     def ran() -> subprocess.CompletedProcess[str]:
@@ -403,7 +407,7 @@ def test_a_job_makes_the_bucket_and_says_what_is_wrong_with_it(tmp_path: Path) -
             command, check=False, env=environment, capture_output=True, text=True, timeout=120
         )
 
-    assert ran().returncode != 0, "no store is there yet"
+    assert ran().returncode == 1, "no store is there yet"
     with store:
         prepared = ran()
         assert prepared.returncode == 0, prepared

@@ -18,6 +18,7 @@ from tests.deploy.test_quickstart import QUICKSTART, TOOLS, Agent, Container, ag
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
 SPARK, CONTINUOUS = CHART / "ci" / "spark.yaml", CHART / "ci" / "spark-continuous.yaml"
+NODES = CHART / "ci" / "spark-nodes.yaml"
 ROOT = CHART.parents[1]
 FIELDS = {"metadata.name": "floe-0", "status.podIP": "127.0.0.1", "spec.nodeName": "n"}
 JOBS = (
@@ -44,7 +45,7 @@ def as_in_its_pod(
     floe = folder / "bin" / "floe"
     floe.write_text(f'#!/bin/sh\nexec {sys.executable} -m agent "$@"\n')
     floe.chmod(0o755)
-    environment = environment_of(container, FIELDS)
+    environment = environment_of(container, FIELDS | {"metadata.name": "floe-audit-7d9f6c-x7k2p"})
     for variable in container["env"]:
         if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
             environment[variable["name"]] = secret[reference["key"]]
@@ -143,14 +144,39 @@ def test_one_spark_that_stays_takes_the_place_of_the_hourly_audit() -> None:
     assert f"CronJob/{name}" not in rendered
 
 
-def test_the_audit_that_stays_runs_by_its_own_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("values", [CONTINUOUS, NODES], ids=lambda path: path.stem)
+def test_the_audit_that_stays_runs_by_its_own_command(tmp_path: Path, values: Path) -> None:
     """As it stands in the chart, but for how many rounds it makes and with nobody to ask."""
-    (container,) = pod_of(resources(render(CONTINUOUS))["Deployment/r-floe-audit"])["containers"]
+    rendered = resources(render(values))
+    (container,) = pod_of(rendered["Deployment/r-floe-audit"])["containers"]
     place = container["command"].index("--")
     container["command"][place:place] = ["--rounds", "1"]
-    told = as_in_its_pod(container, {"access-key": "a", "secret-key": "b"}, STANDS_FOR, tmp_path)
-    assert told.returncode == 3, told
-    assert "/etc/floe/floe.yaml" in told.stderr, "the words were taken; it goes on to its configuration"
+    file = tmp_path / "floe.yaml"
+    text = rendered["ConfigMap/r-floe"]["data"]["floe.yaml"]
+    for key in ("access-key", "secret-key"):
+        (tmp_path / key).write_text("k")
+        text = text.replace(f"/etc/floe/store-keys/{key}", str(tmp_path / key))
+    file.write_text(text)
+    container["env"].append({"name": "FLOE_HTTP", "value": "http://127.0.0.1:1"})
+    here = (STANDS_FOR[0], str(file), str(tmp_path), STANDS_FOR[3])
+    told = as_in_its_pod(container, {"access-key": "a", "secret-key": "b"}, here, tmp_path)
+    assert told.returncode == 4, told
+    assert "no agent answers at http://127.0.0.1:1" in told.stderr, "words and configuration were taken"
+
+
+def test_the_audit_that_stays_is_made_anew_with_its_configuration() -> None:
+    """It reads the file once: its pod has to change with that."""
+
+    def checksums(*extra: str) -> set[str]:
+        rendered = resources(render(CONTINUOUS, *extra))
+        pods = [
+            rendered[name]["spec"]["template"] for name in ("Deployment/r-floe-audit", "StatefulSet/r-floe")
+        ]
+        return {pod["metadata"]["annotations"]["checksum/config"] for pod in pods}
+
+    (before,) = checksums()
+    (after,) = checksums("--set", "objectStore.endpoint=https://another.store:9000")
+    assert before != after
 
 
 @pytest.mark.parametrize(
@@ -162,6 +188,26 @@ def test_the_audit_that_stays_runs_by_its_own_command(tmp_path: Path) -> None:
         ("spark.audit.topics={--http}", "/spark/audit/topics"),
         ("spark.audit.schedule=now", "/spark/audit/schedule"),
         ("spark.audit.continuous.everySeconds=0", "/spark/audit/continuous/everySeconds"),
+        ("spark.extraEnv[0].name=HOME", "spark.extraEnv: HOME is there already: the chart sets it"),
+        ("spark.extraEnv[0].name=FLOE_JARS", "spark.extraEnv: FLOE_JARS is there already: set spark.jars"),
+        (
+            "spark.extraEnv[0].name=A,extraEnv[0].name=A",
+            "spark.extraEnv: A is there already: extraEnv sets it",
+        ),
+        ("extraEnv[0].name=AWS_ACCESS_KEY_ID", "there AWS_ACCESS_KEY_ID is already: it is in objectStore"),
+        ("spark.extraEnv[0].name=A,spark.extraEnv[0].value=1", "/spark/extraEnv/0/value"),
+        ("spark.extraVolumes[0].name=config", "spark.extraVolumes: the volume config is the chart's own"),
+        ("spark.extraVolumes[0].name=store-keys", "the volume store-keys is the chart's own"),
+        ("spark.extraVolumes[0].name=a,extraVolumes[0].name=a", "the volume a is one of extraVolumes"),
+        ("spark.extraVolumeMounts[0].name=a", "/spark/extraVolumeMounts/0"),
+        (
+            "spark.extraVolumeMounts[0].name=a,spark.extraVolumeMounts[0].mountPath=/a",
+            "spark.extraVolumeMounts: a is mounted and Spark's pods have no such volume",
+        ),
+        (
+            "extraVolumes[0].name=a,extraVolumeMounts[0].name=a,extraVolumeMounts[0].mountPath=/tmp/",
+            "extraVolumeMounts: something is mounted at /tmp/ of Spark's pods already",
+        ),
         ("objectStore.credentialsSecretName=", "spark.audit needs objectStore.credentialsSecretName"),
     ],
 )
@@ -171,3 +217,32 @@ def test_jobs_that_could_not_run_are_refused(setting: str, complaint: str) -> No
 
 def test_a_whole_audit_needs_names() -> None:
     refused_with(CONTINUOUS, "r", "spark.audit.wholeSchedule=41 2 * * 0", "spark.audit.topics is empty")
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        (
+            f"fullnameOverride={'n' * 41},spark.audit.enabled=false",
+            f"spark.maintenance.enabled: the CronJob {'n' * 41}-maintenance has a name of 53 characters, and "
+            "52 are possible: set fullnameOverride to 40 at most",
+        ),
+        (f"fullnameOverride={'n' * 41}", f"spark.audit.wholeSchedule: the CronJob {'n' * 41}-audit-whole"),
+        (
+            f"fullnameOverride={'n' * 47},spark.audit.wholeSchedule=,spark.maintenance.enabled=false",
+            "fullnameOverride to 46 at most",
+        ),
+        (
+            "kind=Deployment,groups[0].name=audit,spark.audit.continuous.enabled=true",
+            "the Deployment r-floe-audit would be there twice, for spark.audit.continuous.enabled and for",
+        ),
+    ],
+    ids=["maintenance", "whole", "audit", "twice"],
+)
+def test_jobs_with_names_that_kubernetes_would_refuse_are_refused(setting: str, complaint: str) -> None:
+    refused_with(SPARK, "r", setting, complaint)
+
+
+def test_jobs_with_the_longest_names_are_possible() -> None:
+    rendered = resources(render(SPARK, "--set", f"fullnameOverride={'n' * 40},objectStore.prepare=true"))
+    assert max(len(name) for name in rendered if name.startswith("CronJob/")) == len("CronJob/") + 52

@@ -19,6 +19,8 @@ from deploy import chart
 from tests.deploy.test_chart import CHART, given, listener, refused, run
 
 CI = CHART / "ci"
+SECURE = "etcd.tls.enabled=true,etcd.tls.secretName=s"
+FOUR = "processes=4,resources.limits.memory=8Gi"
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -197,6 +199,38 @@ def test_the_defaults_are_possible_and_secrets_are_not(config_schema: Draft7Vali
             "sidecars[0].ports[0].containerPort=9",
             "the port a-b of x is the agent's",
         ),
+        (
+            "http.tls.secretName=s,extraVolumes[0].name=http-tls",
+            "extraVolumes: the volume http-tls is the chart's own",
+        ),
+        (
+            "http.tls.secretName=s,extraVolumes[0].name=x,extraVolumeMounts[0].name=x,"
+            "extraVolumeMounts[0].mountPath=/etc/floe/tls/http",
+            "something is mounted at /etc/floe/tls/http already",
+        ),
+        (f"{SECURE},extraVolumes[0].name=etcd-tls", "the volume etcd-tls is the chart's own"),
+        (
+            f"{SECURE},{listener(name='ETCD')},listeners[0].protocol=SSL,listeners[0].tls.secretName=s",
+            "listeners: ETCD speaks SSL, and the volume etcd-tls of its certificate is the one of etcd.tls",
+        ),
+        (
+            f"{SECURE},etcd.tls.certManager.enabled=true,etcd.tls.certManager.issuerRef.name=i,"
+            "etcd.tls.certManager.duration=719h59m",
+            "etcd: tls.certManager.duration (719h59m) must be more than tls.certManager.renewBefore (720h)",
+        ),
+        (
+            "kafka.protocol=SSL,kafka.tls.certManager.enabled=true,kafka.tls.certManager.issuerRef.name=i,"
+            "kafka.tls.certManager.renewBefore=2160h0m",
+            "kafka: tls.certManager.duration (2160h) must be more than tls.certManager.renewBefore (2160h0m)",
+        ),
+        (f"{FOUR},{listener(name='SUPERVISOR')}", "the port supervisor would be there twice"),
+        (f"{FOUR},{listener(name='HTTP_3')}", "with processes=4, for http-3 of a pod's other agents: rename"),
+        (
+            f"{FOUR},{listener(name='X')},{listener(1, name='X_1', port=2)}",
+            "the port x-1 would be there twice",
+        ),
+        (f"{FOUR},sidecars[0].name=x,sidecars[0].ports[0].containerPort=8070", "the port 8070 of x is the"),
+        (f"{FOUR},sidecars[0].name=x,sidecars[0].ports[0].containerPort=9392", "the port 9392 of x is the"),
         ("imagePullSecrets[0]=pull", "/imagePullSecrets/0"),
         ("podAntiAffinity=soft,affinity.podAntiAffinity.x=1", "leave one of them out"),
     ],

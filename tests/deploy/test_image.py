@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from agent.telemetry.native import MODULES
-from deploy.images.__main__ import NATIVE, compile_native
+from deploy.images import __main__ as images
+from deploy.images import jobs
+from deploy.images.__main__ import DROPPED, NATIVE, compile_native
+from deploy.images.dropping import drop
 from deploy.setup.debian import NotToBeHad
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,3 +107,42 @@ def test_native_modules_have_the_same_bytes_wherever_the_tree_lies(tmp_path: Pat
         made.append((tmp_path / name / "out").read_bytes())
     assert made[0] == made[1]
     assert str(tmp_path).encode() not in made[0]
+
+
+def test_the_images_have_the_licences_of_what_is_in_them(tmp_path: Path) -> None:
+    """Of Debian's packages what each says of its copyright, and the texts that it names; and Floe's own."""
+    here = {
+        "usr/share/common-licenses/GPL-3": "text",
+        "usr/share/doc/libc6/copyright": "text",
+        "usr/share/doc/libc6/changelog.gz": "",
+        "usr/share/doc/ca/examples/copyright": "",
+        "usr/share/man/man1/sh.1": "",
+        "usr/share/zoneinfo/UTC": "text",
+    }
+    for name, text in here.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "usr/share/common-licenses/GPL").symlink_to("GPL-3")
+    (tmp_path / "usr/share/doc/libc6-more").symlink_to("libc6")
+    drop(tmp_path, [*DROPPED, "not/there"])
+    kept = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if not each.is_dir()}
+    links = {"usr/share/common-licenses/GPL"}
+    assert kept == {name for name, text in here.items() if text} | links
+    assert (tmp_path / "usr/share/doc/libc6-more/copyright").read_text() == "text"
+    assert not (tmp_path / "usr/share/man").exists()
+    assert not (tmp_path / "usr/share/doc/ca").exists(), "nothing empty stays"
+    drop(tmp_path, jobs.DROPPED)
+    assert not (tmp_path / "usr/share/zoneinfo").exists()
+    assert (tmp_path / "usr/share/doc/libc6/copyright").read_text() == "text"
+
+
+def test_the_images_have_floes_own_licence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "PACKAGES", ())
+    monkeypatch.setattr(images, "NATIVE", ())
+    (tmp_path / "opt/floe/app").mkdir(parents=True)
+    images._app(tmp_path)
+    licence = (ROOT / "LICENSE").read_text()
+    assert (tmp_path / "opt/floe/LICENSE").read_text() == licence
+    assert ROOT / "LICENSE" in images._own(), "another text makes another image"
+    (path,) = re.findall(r"^COPY LICENSE (\S+)$", CONTAINERFILE, re.MULTILINE)
+    assert path == "/opt/floe/LICENSE"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.images import __main__ as images
 from deploy.services.build import tool_path
 from deploy.services.ports import free_port
 from deploy.services.service import Service, answers
@@ -22,6 +23,17 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
 QUICKSTART = CHART / "quickstart.yaml"
 TOOLS = {"etcd": 2379, "minio": 9000}
 """What is brought along, and its port in the pod."""
+
+
+LONG = ",".join(
+    (
+        f"fullnameOverride={'n' * 47}",
+        f"etcd.endpoints={{{'n' * 47}-etcd:2379}}",
+        f"objectStore.endpoint=http://{'n' * 47}-minio:9000",
+        f"objectStore.credentialsSecretName={'n' * 47}-minio",
+    )
+)
+"""What is brought along, under a name that is too long."""
 
 
 class Container(Service):
@@ -159,6 +171,20 @@ def test_its_services_lead_to_what_is_brought_along() -> None:
     assert "FOR TRYING ONLY" not in notes(CHART / "ci" / "minimal.yaml")
 
 
+def test_where_an_image_is_named_that_nobody_publishes_it_is_said() -> None:
+    """Its name is somebody else's elsewhere: README says the same of the package's."""
+    name = yaml.safe_load((CHART / "values.yaml").read_text())["image"]["repository"]
+    readme = (CHART.parent / "README.md").read_text()
+    command = "helm install try helm/floe"
+    for text in (readme[: readme.index(command)], QUICKSTART.read_text(), notes(QUICKSTART)):
+        told = " ".join(text.replace("\n# ", " ").split())
+        assert re.search(rf"{name}`? is published nowhere", told), text
+        for way in ("make image", "images import", "kind load image-archive", "image.repository="):
+            assert way in told
+    assert f"/{name}:" in images.NAME
+    assert "published nowhere" not in notes(CHART / "ci" / "names.yaml"), "one of a registry of theirs"
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
@@ -171,6 +197,8 @@ def test_its_services_lead_to_what_is_brought_along() -> None:
             "listeners[0].external.type=LoadBalancer",
             "the Service floe-etcd would be there twice",
         ),
+        (LONG, "quickstart.enabled: the StatefulSet " + "n" * 47 + "-minio has a name of 53 characters"),
+        ("groups[0].name=minio", "the StatefulSet floe-minio would be there twice, for quickstart.enabled"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(setting: str, complaint: str) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import yaml
 
+from deploy.setup.jars import JARS
+
 ROOT = Path(__file__).resolve().parents[2]
+AGENTS = (ROOT / "deploy" / "images" / "Containerfile").read_text()
 PAGE = (ROOT / "docs" / "spark.md").read_text()
 
 
@@ -55,3 +59,28 @@ def test_the_image_of_the_charts_jobs_has_what_they_name() -> None:
     venv = (ROOT / "deploy" / "images" / "Containerfile").read_text()
     assert "ENV PATH=/opt/floe/bin:" in venv, "whose Python it installs into"
     assert text.rstrip().endswith("USER 10001:10001")
+
+
+def test_the_image_of_the_charts_jobs_is_built_by_the_commands_of_the_page() -> None:
+    """From an agent's image that has what it calls, and with jars that lie where the build looks for them."""
+    text = block("Containerfile.jobs")
+    agent, jars, jobs = map(shlex.split, block("build-jobs.sh").splitlines())
+    assert agent == shlex.split(_said_in_the_agents())
+    argument = jobs[jobs.index("--build-arg") + 1]
+    assert argument == f"AGENT_IMAGE={agent[agent.index('-t') + 1]}"
+    assert f"ARG {argument.partition('=')[0]}\n" in text
+    context = ROOT / jobs[-1]
+    assert not [each for each in (".dockerignore", ".containerignore") if (context / each).exists()]
+    brought = jars[jars.index("deploy.setup.jars") + 1 :]
+    folders = {Path(source) for source in re.findall(r"^COPY (\S+) \S+$", text, re.MULTILINE)}
+    assert {context / each for each in folders} == {JARS / each for each in brought}
+    assert all((ROOT / "deploy" / "setup" / f"jars-{each}.sha256").exists() for each in brought)
+    base = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", AGENTS, re.MULTILINE)
+    assert base, "Debian with pip and apt: python's own image"
+    assert "/python:" in base[0]
+
+
+def _said_in_the_agents() -> str:
+    (command,) = re.findall(r"^#   (docker build .+)$", AGENTS, re.MULTILINE)
+    assert isinstance(command, str)
+    return command

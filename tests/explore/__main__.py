@@ -21,6 +21,7 @@ STORIES = (
     "two agents coordinate one group",
     "a late EndTxn arrives in the next transaction",
     "the fence sends a late EndTxn away",
+    "what proves nothing is to come again",
 )  # that must happen somewhere
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.commands import Command, CommitChunk, Fence
 from coordination.state import (
@@ -29,7 +29,8 @@ from tests.explore.groups import Groups
 from tests.explore.produce import Produce
 from tests.explore.search import Model, Outcome, explore
 from tests.explore.speakers import Speaks, reader, speaker
-from tests.explore.transactions import Chances, Transactions
+from tests.explore.transaction_worlds import Chances
+from tests.explore.transactions import Transactions
 from tests.explore.world import Budget
 
 ORDER = ((0, 0), (1,))  # the first producer's order in one partition, the second's batch in the other
@@ -65,9 +66,22 @@ def _small() -> Model:
 
 
 def _positions(
-    chances: Chances, *transactions: tuple[tuple[int, ...], bool], apart: int = 0, tolerant: bool = False
+    chances: Chances,
+    *transactions: tuple[tuple[int, ...], bool],
+    apart: int = 0,
+    tolerant: bool = False,
+    asks: bool = True,
 ) -> Callable[[], Model]:
-    return lambda: Transactions((reader(*transactions, apart=apart),), chances, tolerant=tolerant)
+    who = reader(*transactions, apart=apart, asks=asks)
+    return lambda: Transactions((who,), chances, tolerant=tolerant)
+
+
+def _unasked(
+    chances: Chances, broken: str = "", *, ends: tuple[bool, ...] = (C, C), tolerant: bool = False
+) -> Callable[[], Model]:
+    """A client of v1 that asks for ApiVersions on none of its connections."""
+    who = replace(speaker(V1, ends=ends), asks=False)
+    return lambda: Transactions((who,), chances, broken, tolerant=tolerant)
 
 
 V1, V2 = False, True
@@ -133,6 +147,30 @@ SCOPES = (
     Named("v1, positions apart, an abort between", _positions(Chances(3), ((PAIR,), A), ((FIRST,), C))),
     Named("v1, positions apart, a timeout", _positions(Chances(2, 1, 1), ((PAIR,), C), ((FIRST,), C))),
     Named("v1, positions on the same, others", _positions(Chances(3), ((PAIR,), C), ((FIRST,), C), apart=-1)),
+    Named("v1 without ApiVersions, 2 messages", _unasked(Chances(2, stays=1)), quick=True),
+    Named("v1 without ApiVersions, 3 messages", _unasked(Chances(3, stays=1))),
+    Named("v1 without ApiVersions, a timeout, an abort", _unasked(Chances(2, 1, 1, stays=1))),
+    Named(
+        "v1 without ApiVersions, positions apart, 2 messages",
+        _positions(Chances(2, stays=1), ((PAIR,), C), ((FIRST,), C), asks=False),
+        quick=True,
+    ),
+    Named(
+        "v1 without ApiVersions, positions apart, 3 messages",
+        _positions(Chances(3, stays=1), ((PAIR,), C), ((FIRST,), C), asks=False),
+    ),
+    Named(
+        "v1 without ApiVersions, positions apart, another agent, an abort, a reconnect",
+        _positions(Chances(2, 0, 1, 1, stays=1), ((PAIR,), C), ((FIRST,), C), apart=1, asks=False),
+    ),
+    Named(
+        "v1 without ApiVersions, positions apart, twice in a transaction",
+        _positions(Chances(3, stays=1), ((FIRST,), C), ((FIRST, FIRST), C), asks=False),
+    ),
+    Named(
+        "v1 without ApiVersions, positions on the same, others",
+        _positions(Chances(2, stays=1), ((PAIR,), C), ((FIRST,), C), apart=-1, asks=False),
+    ),
     Named("v1 and v2 together, 2 messages", _transactions(Chances(2), (V1, (C,)), (V2, (A,)))),
     Named("v1 and v2, 1 message, 2 timeouts", _transactions(Chances(1, 2), (V1, (C,)), (V2, (A,)))),
     Named("v1 and v1, 1 message, a timeout", _transactions(Chances(1, 1), (V1, (C,)), (V1, (A,)))),
@@ -331,6 +369,16 @@ CONTROLS = (
     Control("v1, positions from any connection", _STALE, _LATE, _positions_from_anywhere),
     Control("v1, positions of a later try replaced", _STALE, _TWICE, _proven_always_counts),
     Control("v1, positions that nothing replaced", "aborted-read", _ABORTED, _uncovered_counts),
+    Control(
+        "v1, a stamp for what was read before it",
+        _STOLEN,
+        _unasked(Chances(3, stays=1), "stamped though read", tolerant=True),
+    ),
+    Control(
+        "v1, a stamp for a connection by which requests counted",
+        _STOLEN,
+        _unasked(Chances(2, stays=1), "stamped though counted", tolerant=True),
+    ),
     Control("v2 without a new epoch", _LOST, _V2, _no_bump),
     Control("LSO too high", "LSO", _V2, _stable_too_high),
     Control("group changed by whoever", "two coordinators", lambda: Groups(4, 0), _any_coordinator),

@@ -15,7 +15,8 @@ from tests.explore.produce import Produce
 from tests.explore.scopes import CONTROLS, ORDER, RACE, SCOPES, Control, Named
 from tests.explore.search import Outcome, explore
 from tests.explore.speakers import Speaks, reader, speaker
-from tests.explore.transactions import Chances, Transactions
+from tests.explore.transaction_worlds import Chances
+from tests.explore.transactions import Transactions
 from tests.explore.world import Budget, World
 
 STATES_MAX = 100_000  # more than any of these has: a scope that grew beyond it is no quick one
@@ -137,6 +138,7 @@ SHORT_V1, SHORT_V2 = (ADD, FIRST, ("end", 1)), (FIRST, ("end", 0))
         ((speaker(False, ends=(True, True)),), Chances(1, 0, 1)),
         ((Speaks(False, (SHORT_V1, SHORT_V1)),), Chances(1, 1, 1)),
         ((speaker(False, ends=(True, False)),), Chances(1)),
+        ((Speaks(False, (SHORT_V1, SHORT_V1), asks=False),), Chances(1, stays=1)),
         pytest.param((reader(((3,), True), ((1,), True), apart=0),), Chances(2), marks=pytest.mark.thorough),
         pytest.param(
             (reader(((1,), True), ((2,), True), apart=1),),
@@ -153,6 +155,7 @@ SHORT_V1, SHORT_V2 = (ADD, FIRST, ("end", 1)), (FIRST, ("end", 0))
         *("v2, messages", "v2, all", "v1, a message", "v1, an abort", "v1, all"),
         *(
             "v1, the second aborted",
+            "v1 without ApiVersions",
             "v1, positions apart",
             "v1, positions apart, all",
             "v1 and v2, a timeout",
@@ -209,6 +212,10 @@ STORIES: list[tuple[str, Any]] = [
     (
         "the fence sends a late EndTxn away",
         lambda: Transactions((speaker(False, ends=(True, True)),), Chances(1)),
+    ),
+    (
+        "what proves nothing is to come again",
+        lambda: Transactions((Speaks(False, (SHORT_V1, SHORT_V1), asks=False),), Chances(1)),
     ),
 ]
 

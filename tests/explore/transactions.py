@@ -10,104 +10,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
+from agent.kafka.transactions.stamps import COUNTED, comes_again, stamp_after
 from coordination.kafka_codes import Code
 from coordination.state import ChunkCommitted, Done, Refused, State
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.fence import CLOSE
-from coordination.state.transaction_types import LastEnd, Source
 from tests.explore.check_transactions import Checker
 from tests.explore.history import History, Numbers
 from tests.explore.search import Said, Step
 from tests.explore.speakers import Speaks
 from tests.explore.transaction_language import AGENTS, GROUP, Requests
+from tests.explore.transaction_worlds import (
+    Chances,
+    Client,
+    Link,
+    Message,
+    Pair,
+    Told,
+    World,
+    link_of,
+    ranked,
+    restamped,
+    stamp_of,
+    waits,
+)
 
-Pair = tuple[int, int]
 RECOVERABLE = (
     Code.TRANSACTION_ABORTABLE,
     Code.INVALID_PRODUCER_ID_MAPPING,
     Code.INVALID_PRODUCER_EPOCH,
 )  # what a client may be told after a timeout, and nothing else
-
-
-class Link(NamedTuple):
-    """A connection: to which agent, which one, and what the agent had applied when it was opened."""
-
-    agent: int
-    number: int
-    stamp: int
-
-
-class Message(NamedTuple):
-    """A request on its way. `number`: of the client's requests; `what`: kind, argument, transaction."""
-
-    client: int
-    number: int
-    link: Link
-    what: tuple[str, int, int]
-    pair: Pair
-    sequence: int
-
-
-class Told(NamedTuple):
-    """What a client knows of a transaction. `asked`: the ends it asked for; `outcome` as answered."""
-
-    acked: tuple[int, ...] = ()
-    asked: tuple[int, ...] = ()
-    outcome: str = ""
-
-
-class Client(NamedTuple):
-    """A producer. `waiting`: the number of the request without an answer; 0: none. `offsets_link`: of its
-    TxnOffsetCommit, when these have one of their own."""
-
-    pair: Pair
-    link: Link
-    offsets_link: Link | None
-    sequences: tuple[int, ...]
-    told: tuple[Told, ...]
-    stage: int = 0
-    number: int = 0
-    waiting: int = 0
-    links: int = 1
-    spoiled: bool = False  # a Produce was given up: v1 needs another epoch
-    aborting: bool = False  # a TxnOffsetCommit was given up or refused
-    recovering: bool = False
-    timed_out: bool = False  # was told so: its next request may be too
-
-    @property
-    def transaction(self) -> int:
-        """The one at work."""
-        return len(self.told) - 1
-
-
-class Chances(NamedTuple):
-    """How often each misfortune may still happen."""
-
-    messages: int = 0  # late, unanswered or twice
-    timeouts: int = 0  # a transaction's time is over
-    aborts: int = 0  # a client aborts because a Produce or a TxnOffsetCommit is not answered
-    reconnects: int = 0  # the connection of TxnOffsetCommit is opened anew
-    lags: int = 0  # a connection is opened to an agent that has applied nothing: it has no stamp
-
-
-class World(NamedTuple):
-    """Everything."""
-
-    head: int
-    clients: tuple[Client, ...]
-    flying: tuple[Message, ...]
-    proposals: tuple[tuple[int, int], ...]  # timeouts on their way: (client, transaction's number)
-    chances: Chances
-
-    def with_client(self, number: int, client: Client) -> World:
-        """The same with one client changed."""
-        return self._replace(clients=(*self.clients[:number], client, *self.clients[number + 1 :]))
-
-    def spend(self, what: str) -> World:
-        """The same with one misfortune less to come."""
-        return self._replace(chances=self.chances._replace(**{what: getattr(self.chances, what) - 1}))
+FENCED = ("add", "offsets", "end")
+STAMPED = ("stamped though read", "stamped though counted")  # what stands behind gets the stamp as well
 
 
 class Transactions:
@@ -147,7 +83,7 @@ class Transactions:
             given = self._result(head)
             assert isinstance(given, Done), given
             pair = _pair(given)
-            link = Link(0, 1, self.history[head].depth)
+            link = Link(0, 1, self.history[head].depth if self.speaks[number].asks else None)
             apart = self.speaks[number].apart
             own = None if apart < 0 else Link(apart, 2, link.stamp)
             clients.append(Client(pair, link, own, (0, 0), (Told(),), links=2))
@@ -186,11 +122,11 @@ class Transactions:
     def _client_key(self, at: int, client: Client, own: list[Message], state: State) -> Hashable:
         plain = client._replace(
             link=Link(client.link.agent, 0, 0), offsets_link=None, number=0, links=0,
-            waiting=_waits(client, own),
+            waiting=waits(client, own),
         )  # fmt: skip
         if not self.speaks[at].v2:
             known = state.transactions[f"x{at}"]
-            return plain, _ranked(client, own, known.last_end, known.groups.get(GROUP))
+            return plain, ranked(client, own, known.last_end, known.groups.get(GROUP))
         flying = [
             (each.number == client.waiting, each.what, each.pair, each.sequence, each.link.agent)
             for each in own
@@ -232,7 +168,7 @@ class Transactions:
         what = self._what(number, client)
         kind, argument, _ = what
         sequence = client.sequences[argument] if kind == "send" else 0
-        link = _link(client, kind)
+        link = link_of(client, kind)
         message = Message(number, client.number + 1, link, what, client.pair, sequence)
         told = client.told[-1]
         if kind == "end" and argument not in told.asked:
@@ -253,6 +189,9 @@ class Transactions:
         for agent in range(len(AGENTS)):
             said = ("client {} gives {} up, connects to {}", number, f"{kind} {argument}", "ab"[agent])
             yield from self._connected(after, number, kind, agent, said)
+        if world.chances.stays:
+            stays = ("client {} gives {} up, and stays on its connection", number, f"{kind} {argument}")
+            yield stays, after.spend("stays").with_client(number, client._replace(waiting=0))
         if kind in ("send", "offsets") and world.chances.aborts:
             last = len(self.speaks[number].transactions[client.transaction]) - 1
             gives_up = ("client {} waits no longer for {} and aborts", number, f"{kind} {argument}")
@@ -280,7 +219,7 @@ class Transactions:
         """The connection by which requests of this kind go is another one from here on."""
         client = world.clients[number]
         for lags in (False, True)[: 1 + bool(world.chances.lags)]:
-            stamp = 0 if lags else self.history[world.head].depth
+            stamp = 0 if lags else self.history[world.head].depth if self.speaks[number].asks else None
             link = Link(agent, client.links + 1, stamp)
             after = client._replace(waiting=waiting, links=link.number)
             if kind == "offsets" and client.offsets_link is not None:
@@ -292,11 +231,12 @@ class Transactions:
     def _arrive(self, world: World, at: int) -> Iterator[Step]:
         """A request arrives and is applied. Its answer arrives, or does not."""
         message = world.flying[at]
+        if not self.speaks[message.client].asks and any(_in_front(each, message) for each in world.flying):
+            return
         gone = world._replace(flying=(*world.flying[:at], *world.flying[at + 1 :]))
         client = world.clients[message.client]
         head = self._apply(world.head, message.link.agent, self._item(message))
-        result = self._result(head)
-        done = gone._replace(head=head)
+        done, result = self._stamped(gone._replace(head=head), message, self._result(head))
         said = ("{} applies {}{}", "ab"[message.link.agent], named(message), "")
         if client.waiting != message.number:
             self._tell_late(world, message, result)
@@ -319,8 +259,40 @@ class Transactions:
 
     def _item(self, message: Message) -> tuple[str, int, Hashable]:
         link = message.link
-        fence = (link.number, link.stamp)
+        fence = (link.number, link.stamp or 0)
         return message.what[0], message.client, (message.what, message.pair, message.sequence, fence)
+
+    def _stamped(
+        self, world: World, message: Message, result: Done | Refused | ChunkCommitted
+    ) -> tuple[World, Done | Refused | ChunkCommitted]:
+        """What the agent makes of the connection and of the fence's refusal (agent/kafka/transactions)."""
+        refused = isinstance(result, Refused) and result.code is CLOSE
+        if self.speaks[message.client].v2 or message.what[0] not in FENCED:
+            return world, result
+        link, client = message.link, world.clients[message.client]
+        now = stamp_of(client, link)
+        if now == COUNTED and self.broken == "stamped though counted":
+            link, now = link._replace(stamp=None), None
+        if refused and not comes_again(link.stamp, now):
+            left = tuple(each for each in world.flying if not _same_link(each, message))
+            return world._replace(flying=left), result
+        if not (refused or isinstance(result, Done)):
+            return world, result
+        stamp = stamp_after(now, not refused, self.history[world.head].depth)
+        own = client.offsets_link and restamped(client.offsets_link, link.number, stamp)
+        known = client._replace(link=restamped(client.link, link.number, stamp), offsets_link=own)
+        flying = world.flying
+        if stamp == COUNTED or self.broken in STAMPED:  # else what was read by then has what it had
+            flying = tuple(
+                each._replace(link=restamped(each.link, link.number, stamp))
+                if _same_link(each, message)
+                else each
+                for each in flying
+            )
+        if refused:
+            self.stories["what proves nothing is to come again"] += 1
+            result = Refused(Code.COORDINATOR_LOAD_IN_PROGRESS, "the connection proves nothing yet")
+        return world._replace(flying=flying).with_client(message.client, known), result
 
     def _answered(
         self, world: World, message: Message, result: Done | Refused | ChunkCommitted
@@ -346,6 +318,8 @@ class Transactions:
             self.stories["a transaction can only be aborted"] += 1
             last = len(self.speaks[message.client].transactions[client.transaction]) - 1
             yield world.with_client(message.client, answered._replace(stage=last, aborting=True))
+        elif code is Code.COORDINATOR_LOAD_IN_PROGRESS:
+            yield world.with_client(message.client, answered)  # the same again
         elif code:
             yield world.with_client(message.client, self._failed(message, answered, code))
         else:
@@ -431,45 +405,20 @@ class Transactions:
                 self.stories["the fence sends a late EndTxn away"] += 1
 
 
-def _link(client: Client, kind: str) -> Link:
-    """By which of its connections a request of this kind goes."""
-    own = client.offsets_link
-    return own if own is not None and kind == "offsets" else client.link
+def _same_link(one: Message, other: Message) -> bool:
+    return one.client == other.client and one.link.number == other.link.number
+
+
+def _in_front(one: Message, other: Message) -> bool:
+    """Whether one connection carries both, this one first. Produce may come twice, and is left out."""
+    fenced = one.what[0] in FENCED and other.what[0] in FENCED
+    return fenced and _same_link(one, other) and one.number < other.number
 
 
 def _pair(given: Done) -> Pair:
     """The producer's id and epoch that a command was answered with."""
     producer_id, epoch = cast(Pair, given.value)
     return producer_id, epoch
-
-
-def _ranked(client: Client, own: list[Message], last: LastEnd | None, source: Source | None) -> Hashable:
-    """What the fence compares, each by its rank among what it is compared with."""
-    seen = (last, source)
-    mine = [each for each in (client.link, client.offsets_link) if each is not None]
-    all_links = [*mine, *(each.link for each in own)]
-    links = sorted({*(each.number for each in all_links), *(e.connection for e in seen if e is not None)})
-    stamps = sorted({*(each.stamp for each in all_links), *(e.revision for e in seen if e is not None)})
-
-    def of_link(link: Link) -> tuple[int, int, int]:
-        return link.agent, links.index(link.number), stamps.index(link.stamp)
-
-    flying = [
-        (each.number == client.waiting, each.what, each.pair, each.sequence, of_link(each.link))
-        for each in own
-    ]
-    of_state = [
-        () if e is None else (e.incarnation, links.index(e.connection), stamps.index(e.revision))
-        for e in seen
-    ]
-    proven = source is not None and source.proven
-    return tuple(map(of_link, mine)), tuple(sorted(flying)), *of_state, proven
-
-
-def _waits(client: Client, own: list[Message]) -> int:
-    if not client.waiting:
-        return 0
-    return 1 if any(each.number == client.waiting for each in own) else 2
 
 
 def named(message: Message) -> str:

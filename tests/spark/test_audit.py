@@ -443,7 +443,8 @@ def test_each_audit_has_counted_all_stories_and_told_all_that_it_found(
 
 def test_what_was_compared_is_kept_by_topic_id_and_only_of_equal_audits(spark: SparkSession) -> None:
     def last(topic_id: str) -> tuple[dict[int, int], int | None]:
-        return audits.last(spark, topic_id, "local.audits")
+        found = audits.last(spark, topic_id, "local.audits")
+        return found.offsets, found.snapshot
 
     def keep(
         topic_id: str, ends: dict[int, tuple[int, int]], snapshot: int | None, findings: int = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from pyspark.sql import SparkSession, Window
 
-from iceberg.audited import Outcome, take
-from iceberg.spark import audits
+from iceberg.audited import TOPIC_ID, Outcome, take
+from iceberg.spark import audits, procedures
 from iceberg.spark.audits import Last
 from iceberg.spark.audits import Outcome as Kept
 from iceberg.spark.digested import Digested, usable
@@ -57,13 +59,18 @@ def test_few_rows_files_and_snapshots_say_the_same(
     few: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, known = outcomes(few), [audits.last(few, each, NAMESPACE) for each in ("0a", "0b")]
-    assert known == [Last({0: 2}, 2), Last({0: 7}, 7)]
+    assert known == [Last({0: 0}), Last({0: 7}, 7)]
     audits.tidy(few, NAMESPACE)
     assert few.table(TABLE).count() == 9, "days have not gone by"
     assert few.table(f"{TABLE}.files").count() == 1
     kept = few.table(f"{TABLE}.snapshots").count()
     assert kept <= 5, "the newest two, the equal one and the last one of a, and that of b"
     assert outcomes(few) == before
+    first = f"SELECT min(committed_at) AS at FROM {TABLE}.snapshots WHERE summary['{TOPIC_ID}'] = '0b'"
+    at_ms = few.sql(f"SELECT unix_millis(at) AS ms FROM ({first})").collect()[0]["ms"]
+    until = datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+    table = procedures.Table("many.offsets", "tidied", TABLE, None)
+    assert procedures.expiry(few, table, 0) == until, "that of b is asked for, and no older one"
     monkeypatch.setattr(audits, "KEPT_DAYS", 0)
     for _ in range(2):
         keep(few, "0b", 8)
@@ -72,6 +79,28 @@ def test_few_rows_files_and_snapshots_say_the_same(
     assert sorted((row["topic_id"], row["next_offset"]) for row in rows) == [("0a", 2), ("0a", 7), ("0b", 8)]
     assert audits.last(few, "0a", NAMESPACE) == known[0]
     assert outcomes(few)[b"\x0a"] == before[b"\x0a"]
+
+
+def test_what_was_found_is_looked_at_until_it_is_found_equal(few: SparkSession) -> None:
+    """A whole audit finds damage in an old row; increments behind it say nothing of that."""
+
+    def audited(first: int, end: int, findings: int, *, by_digests: bool = False) -> tuple[Last, int]:
+        ends = {0: (first, end), 1: (first, end)}
+        done = Kept(ends, findings, end, by_digests=by_digests)
+        audits.keep(few, "topic 0e", "0e", done, NAMESPACE)
+        return audits.last(few, "0e", NAMESPACE), outcomes(few)[b"\x0e"].findings
+
+    assert audited(0, 10, 0) == (Last({0: 10, 1: 10}, 10), 0)
+    assert audited(0, 11, 3) == (Last({0: 0, 1: 0}), 3)
+    assert audited(10, 12, 0) == (Last({0: 0, 1: 0}), 3), "it had begun before"
+    audits.tidy(few, NAMESPACE)
+    assert (audits.last(few, "0e", NAMESPACE), outcomes(few)[b"\x0e"].findings) == (Last({0: 0, 1: 0}), 3)
+    assert audited(0, 13, 0) == (Last({0: 13, 1: 13}, 13), 0)
+    assert audited(13, 14, 1) == (Last({0: 13, 1: 13}, 13), 1), "an increment's lie in what the next looks at"
+    assert audited(13, 15, 0) == (Last({0: 15, 1: 15}, 15), 0)
+    assert audited(0, 16, 1, by_digests=True) == (Last({0: 0, 1: 0}, None, True), 1)
+    assert audits.digests(few, "0e", NAMESPACE) == {}
+    assert audited(0, 17, 0, by_digests=True) == (Last({0: 17, 1: 17}, 17), 0)
 
 
 def test_digests_of_old_audits_are_added_up_and_none_is_lost(
@@ -103,6 +132,7 @@ def test_an_audit_that_is_kept_meanwhile_stays(few: SparkSession, monkeypatch: p
     window = Window.partitionBy
 
     def late(*names: str) -> object:
+        monkeypatch.setattr(Window, "partitionBy", window)
         keep(few, "0c", 3)
         return window(*names)
 

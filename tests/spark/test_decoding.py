@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from deploy.run.broken import confluent
 from deploy.run.source import TOPICS, message_class
-from iceberg.spark.decoding import ERROR, RAW, decoder
+from iceberg.spark.decoding import ERROR, RAW, _class_of, decoder
 from iceberg.spark.watermark import JobError
 from schema.compiler import compile_protos
 
@@ -101,3 +101,71 @@ def test_descriptors_without_the_message_are_told_before_any_record(
 ) -> None:
     with pytest.raises(JobError, match=says):
         decoder(descriptors, message, VALUE, framed=True)
+
+
+KINDS = b"""
+syntax = "proto3";
+package s;
+import "google/protobuf/any.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+enum Kind { option allow_alias = true; UNKNOWN = 0; BUY = 2; PURCHASE = 2; }
+message C {
+  Kind kind = 1; google.protobuf.Duration took = 2; google.protobuf.StringValue note = 3; uint32 n = 4;
+  google.protobuf.Int32Value many = 5; google.protobuf.Any more = 6; repeated string names = 7;
+  uint64 large = 8; int32 small = 9; optional Kind other = 10;
+}
+"""
+OF_KINDS = compile_protos({"c.proto": KINDS})
+
+
+def columns(**kinds: T.DataType) -> T.StructType:
+    return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
+
+
+def test_each_field_is_as_the_table_has_it() -> None:
+    """An enum by its name, of several the first; a number that has none as text; a wrapper's value; µs."""
+    text, long = T.StringType(), T.LongType()
+    value = columns(
+        kind=text, other=text, took=long, note=text, n=long, many=T.IntegerType(), more=T.BinaryType()
+    )
+    made = _class_of(OF_KINDS, "s.C")
+
+    def told(**fields: object) -> dict[str, object]:
+        raw = made(**fields).SerializeToString()
+        found: dict[str, object] = decoder(OF_KINDS, "s.C", value, framed=False).func(raw)  # type: ignore[attr-defined]  # Spark's UDF has it
+        assert found.pop(RAW) == raw
+        return found
+
+    none = dict.fromkeys(("other", "took", "note", "many", "more"))
+    assert told() == {**none, "kind": "UNKNOWN", "n": 0}
+    took = {"seconds": -3, "nanos": -1_999}
+    found = told(
+        kind=2, other=7, took=took, note={"value": "x"}, n=4_000_000_000, many={}, more={"type_url": "u"}
+    )
+    says = {"kind": "BUY", "other": "7", "took": -3_000_001, "note": "x", "n": 4_000_000_000, "many": 0}
+    assert found == {**says, "more": b"\n\x01u"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("kind", T.IntegerType(), "int for enum"),
+        ("took", T.TimestampType(), "timestamp for google.protobuf.Duration"),
+        ("note", columns(value=T.StringType()), "struct<value:string> for string"),
+        ("n", T.IntegerType(), "int for uint32"),
+        ("more", T.StringType(), "string for a message"),
+        ("names", T.StringType(), "string for a list or a map"),
+        ("names", T.ArrayType(T.StringType()), "array<string> for a list or a map"),
+        ("large", T.LongType(), "bigint for uint64"),
+    ],
+)
+def test_a_column_that_the_table_would_not_have_is_named(name: str, kind: T.DataType, says: str) -> None:
+    with pytest.raises(JobError, match=f"column value.{name} is {says}: only scalars".replace("<", "[<]")):
+        decoder(OF_KINDS, "s.C", columns(**{name: kind}), framed=False)
+
+
+def test_a_column_that_has_widened_takes_the_field() -> None:
+    column = decoder(OF_KINDS, "s.C", columns(small=T.LongType()), framed=False)
+    raw = _class_of(OF_KINDS, "s.C")(small=-5).SerializeToString()
+    assert column.func(raw) == {"small": -5, RAW: raw}  # type: ignore[attr-defined]  # Spark's UDF has it

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from agent.background.collection import StateView, grace_of, make_merged_collector
@@ -15,9 +15,9 @@ from agent.background.scrub import chain, damage, walks
 from agent.background.scrub.damage import Counts, Damage, Round
 from agent.background.scrub.donors import Donors
 from agent.background.scrub.mending import Mender, Sources
-from agent.background.scrub.needs import Look
-from agent.background.scrub.reading import Reader
-from agent.background.scrub.scrubber import Eyes, Scrubber, Walk
+from agent.background.scrub.needs import Look, Need
+from agent.background.scrub.reading import WHOLE_BYTES_MAX, Reader
+from agent.background.scrub.scrubber import Eyes, Scrubber, Walk, checked
 from agent.background.scrub.spares import Spares
 from agent.background.scrub.tables import TableWalk
 from agent.background.scrub.walks import World
@@ -28,7 +28,6 @@ from coordination.log import LogError
 from coordination.places import Place
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
-from iceberg import contents
 from iceberg.contents import Owners
 from iceberg.warehouse import Warehouse
 from objectstore import tasks
@@ -37,7 +36,7 @@ from objectstore.merged import MergedRanges
 from objectstore.naming import parse_chunk_key, parse_manifest_key, parse_piece_key, parse_segment_key
 from objectstore.reader import ChunkReader
 from objectstore.steady import Steady
-from objectstore.store import NotFound, ObjectStore, StoreError
+from objectstore.store import ObjectStore, StoreError
 
 _log = logger("scrub")
 
@@ -50,13 +49,14 @@ AGAIN_S = 600.0  # between two looks at what could not be mended
 
 @dataclass(frozen=True, slots=True)
 class ScrubOptions:
-    """See the settings `scrub.*`; `grace_s` is the collection's."""
+    """See the settings `scrub.*`; `grace_s` is the collection's. `whole_bytes_max`: see Reader."""
 
     bytes_per_s: float
     round_s: float
     begin_s: float
     repair: bool
     grace_s: float
+    whole_bytes_max: int = WHOLE_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ class Scrub(Job):
         if at is None or not at.beyond or self._loop.time() - self._again_s < AGAIN_S:
             return
         self._again_s = self._loop.time()
+        reader = self._reader(at, self.options)
         for key in list(at.beyond):
             if not self._wanted(key):
                 del at.beyond[key]
                 continue
-            with suppress(NotFound):
-                content = await self._bucket.store.get(key)
-                if not await asyncio.to_thread(contents.problem, key, content):
-                    del at.beyond[key]
+            problem, _ = await checked(reader, Need(key, walks.always, leads=False))
+            if not problem:
+                at.beyond.pop(key, None)
 
     # Runs.
 
@@ -214,12 +214,11 @@ class Scrub(Job):
             "own": walks.own, "chunks": walks.chunks, "merged": walks.merged, "strays": walks.strays,
             "snapshots": walks.snapshots, "log": chain.log,
         }  # fmt: skip
-        pace = Steady(options.bytes_per_s, self._loop.time, asyncio.sleep)
         eyes = Eyes(
             store,
             {name: _bound(walk, world) for name, walk in parts.items()}
             | {"tables": TableWalk(self.replica, store, bucket.warehouse)},
-            Reader(store, pace, lambda: at.counts),
+            self._reader(at, options),
             Mender(self._sources(), write=options.repair),
             view.catch_up,
             bucket.clock.now_ms,
@@ -227,6 +226,10 @@ class Scrub(Job):
             item,
         )
         return Scrubber(eyes, at, keep=keep, write=options.repair)
+
+    def _reader(self, at: Round, options: ScrubOptions) -> Reader:
+        pace = Steady(options.bytes_per_s, self._loop.time, asyncio.sleep)
+        return Reader(self._bucket.store, pace, lambda: at.counts, options.whole_bytes_max)
 
     def _sources(self) -> Sources:
         bucket = self._bucket

@@ -34,6 +34,7 @@ from objectstore.naming import (
 from objectstore.reader import ChunkReader
 from objectstore.segment import HEADER_BYTES, BlockIndex, CorruptSegment, SegmentInfo
 from objectstore.store import NotFound, ObjectStore
+from objectstore.turns import off_loop
 
 RENEWALS_MAX = 4  # snapshots written to be rid of a damaged one
 REBUILT_SEGMENTS_MAX = 4_096  # segments that are read to make one manifest again
@@ -78,7 +79,7 @@ class Mender:
         if isinstance(need.what, SnapshotRecord | PieceId):
             return await self._renewed(need)
         made = await self._made(need, content or b"")
-        if made is None or need.check(made) or contents.problem(need.key, made):
+        if made is None or await _wrong(need, made):
             return None
         if self._write:
             await self._from.spares.put(need.key, made, need.check)
@@ -89,7 +90,7 @@ class Mender:
         if not self._write:
             return Mended("its bytes lie under another name")
         content = await self._from.store.get(need.key)
-        if contents.problem(need.key, content) or need.check(content):
+        if await _wrong(need, content):
             return None
         return Mended("its bytes lay under another name", content)
 
@@ -218,3 +219,8 @@ class Mender:
         if isinstance(need.what, OfManifest):
             return lost_of_segment(state, need.what.partition, need.what.info, content)
         return need.places
+
+
+async def _wrong(need: Need, content: bytes) -> str:
+    """Why these bytes are not what is needed; empty when they are."""
+    return await off_loop(len(content), lambda: contents.problem(need.key, content) or need.check(content))

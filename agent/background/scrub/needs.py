@@ -36,7 +36,7 @@ class Need:
 
     `needed`: whether the state of now still asks for it; `still`, where that takes reading. `check`: what it
     must be beyond what it says of itself; the problem, or nothing. `places`: records that are lost with it,
-    where that is known beforehand.
+    where that is known beforehand. `leads`: whether its bytes tell what else is needed.
     """
 
     key: str
@@ -47,6 +47,7 @@ class Need:
     table: str = ""
     places: tuple[Place, ...] = ()
     still: Callable[[], Awaitable[bool]] | None = None
+    leads: bool = True
 
 
 Look = Callable[[Need], Awaitable[bytes | None]]

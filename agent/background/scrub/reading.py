@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from io import BytesIO
 
 from agent.background.scrub.damage import Counts
-from iceberg.sealed import Sums
 from objectstore.steady import Steady
 from objectstore.store import ObjectStore
 
 PIECE_BYTES = 4 << 20  # of one request
+WHOLE_BYTES_MAX = 128 << 20  # of a table's file that is held for nothing but to be looked at
 
 
 class Reader:
-    """`counts` learns of every byte."""
+    """`counts` learns of every byte. `whole_bytes_max`: of a file that is not needed whole."""
 
-    def __init__(self, store: ObjectStore, pace: Steady, counts: Callable[[], Counts]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        pace: Steady,
+        counts: Callable[[], Counts],
+        whole_bytes_max: int = WHOLE_BYTES_MAX,
+    ) -> None:
         self.store = store
         self.pace = pace
+        self.whole_bytes_max = whole_bytes_max
         self._counts = counts
 
+    async def size(self, key: str) -> int:
+        """Bytes of an object. Raises StoreError."""
+        return (await self.store.head(key)).size
+
     async def whole(self, key: str, size: int) -> bytes:
-        """An object of about `size` bytes (0: not known). Raises StoreError."""
+        """An object of `size` bytes, or of a few others than were told. Raises StoreError."""
         if size <= PIECE_BYTES:
             await self.pace.take(size)
             content = await self.store.get(key)
@@ -30,20 +41,15 @@ class Reader:
             if len(content) > size:
                 await self.pace.take(len(content) - size)
             return content
-        out = bytearray()
-        total = (await self.store.head(key)).size
-        while len(out) < total:
-            out += await self._piece(key, len(out), total)
-        return bytes(out)
+        out = BytesIO()  # which hands out what it holds without a copy
+        async for piece in self.pieces(key, size):
+            out.write(piece)
+        return out.getvalue()
 
-    async def sum(self, key: str, kind: str) -> str:
-        """The checksum of an object that is too large to be held. Raises StoreError."""
-        total, sums, at = (await self.store.head(key)).size, Sums(), 0
-        while at < total:
-            piece = await self._piece(key, at, total)
-            await asyncio.to_thread(sums.add, piece, kind)
-            at += len(piece)
-        return sums.of(kind)
+    async def pieces(self, key: str, size: int) -> AsyncIterator[bytes]:
+        """An object of so many bytes, one piece after another. Raises StoreError."""
+        for at in range(0, size, PIECE_BYTES):
+            yield await self._piece(key, at, size)
 
     async def _piece(self, key: str, at: int, total: int) -> bytes:
         length = min(PIECE_BYTES, total - at)

@@ -13,18 +13,17 @@ from agent.background.scrub import damage
 from agent.background.scrub.damage import PLACES_MAX, ROUND_KEY, TEXT_MAX, Damage, Round
 from agent.background.scrub.mending import Mended, Mender
 from agent.background.scrub.needs import Look, Need
-from agent.background.scrub.reading import Reader
+from agent.background.scrub.reading import PIECE_BYTES, Reader
 from agent.telemetry.logs import logger
 from coordination.places import Place
 from coordination.steps import reach
 from iceberg import contents
-from iceberg.sealed import seal_of
 from objectstore.store import NotFound, ObjectStore
 from objectstore.turns import off_loop
 
 _log = logger("scrub")
 
-WHOLE_BYTES_MAX = 512 << 20  # an object above is checked piece by piece, and not mended
+USED_BYTES_MAX = 512 << 20  # of a table's file that leads to others; above, these are not looked at
 KEPT_S = 60.0  # between two times that the position is written
 
 
@@ -155,15 +154,25 @@ class Scrubber:
 
 async def checked(reader: Reader, need: Need) -> tuple[str, bytes | None]:
     """What is wrong with an object, or nothing, and its bytes where they could be held. Raises StoreError."""
-    seal = seal_of(need.key)
     try:
-        if need.size > WHOLE_BYTES_MAX and seal is not None:
-            same = await reader.sum(need.key, seal[0]) == seal[1]
-            return "" if same else "its bytes do not have the checksum in its name", None
-        content = await reader.whole(need.key, need.size)
+        size = need.size if 0 < need.size <= PIECE_BYTES else await reader.size(need.key)
+        held_max = USED_BYTES_MAX if need.leads else reader.whole_bytes_max
+        if size > max(held_max, PIECE_BYTES) and contents.is_file(need.key):
+            return await _in_pieces(reader, need, size), None
+        content = await reader.whole(need.key, size)
     except NotFound:
         return "it is not there", None
     return await off_loop(len(content), partial(_problem, need, content)), content
+
+
+async def _in_pieces(reader: Reader, need: Need, size: int) -> str:
+    """Of a file that is too large to be held: what is wrong with it, as far as that shows piece by piece."""
+    if need.size and size != need.size:
+        return f"{size} bytes, its manifest says {need.size}"
+    found = contents.InPieces(need.key)
+    async for piece in reader.pieces(need.key, size):
+        await off_loop(len(piece), partial(found.add, piece))
+    return found.problem()
 
 
 def _problem(need: Need, content: bytes) -> str:

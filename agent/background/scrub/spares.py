@@ -9,6 +9,7 @@ place. What a scrubber that died left of them the next one uses up.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from coordination.steps import reach
 from iceberg import contents
@@ -53,7 +54,8 @@ class Spares:
 
         `check`: see needs.Need. Raises StoreError.
         """
-        assert not contents.problem(key, content), f"{key}: only what is whole is written"
+        wrong = await off_loop(len(content), partial(contents.problem, key, content))
+        assert not wrong, f"{key}: only what is whole is written: {wrong}"
         try:
             meta = await self._store.head(key)
             before = await self._store.get(key)
@@ -90,7 +92,8 @@ class Spares:
     async def _used(self, spare: str) -> bool:
         key = spare.removeprefix(SPARE)
         content = await self._store.get(spare)
-        used = not contents.problem(key, content) and not await self._sound(key)
+        broken = await off_loop(len(content), partial(contents.problem, key, content))
+        used = not broken and not await self._sound(key)
         if used:
             await self.put(key, content)
         reach("scrub/drop-spare")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent.background.scrub.needs import Look, Need
@@ -105,7 +106,8 @@ class TableWalk:
             if len(seen) < SEEN_MAX:
                 seen.add(known)
             places = self._places(table, manifests.extent_of(file))
-            await look(self._need(table, file.file_path, file.file_size_in_bytes, places))
+            need = self._need(table, file.file_path, file.file_size_in_bytes, places)
+            await look(replace(need, leads=False))
 
     def _need(self, table: Table, location: str, size: int = 0, places: tuple[Place, ...] = ()) -> Need:
         key, mark = (table.namespace, table.name), table.metadata_location

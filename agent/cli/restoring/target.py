@@ -15,15 +15,13 @@ from agent.cli.failures import refused
 from agent.cli.restoring.cutting import Cut
 from agent.cli.restoring.source import Source
 from agent.cli.session import Refusal, Session
-from coordination.config_types import LONG_MAX
+from coordination.config_types import INT_MAX, LONG_MAX
 from coordination.kafka_codes import Code
 
 MARK: Final = "floe.restoring"
 NAME: Final = "floe.table.name"
 OFFSETS_MAX: Final = 2_000
 """Characters of offsets that a mark has; of a topic with more partitions it has a digest only."""
-MESSAGE_BYTES: Final = 8 << 20
-"""max.message.bytes while it is written: batches are cut anew."""
 WHILE: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -31,10 +29,10 @@ WHILE: Final[Mapping[str, str]] = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.after.max.ms": str(LONG_MAX),
     "message.timestamp.before.max.ms": str(LONG_MAX),
-    "max.message.bytes": str(MESSAGE_BYTES),
+    "max.message.bytes": str(INT_MAX),
     "floe.table.enabled": "false",
 }
-"""Configs while it is written: each record is taken as it was, and stays."""
+"""Configs while it is written: each record is taken as it was, however large, and stays."""
 
 
 def mark_of(source: Source, at: str, cuts: Sequence[Cut]) -> str:
@@ -72,9 +70,7 @@ async def made(kafka: Session, source: Source, name: str, mark: str) -> list[int
     """Where the new topic's partitions end: made now, or by a run of before. Raises Failure."""
     found = (await requests.topics(kafka, [name]))[0]
     if found.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-        most = max(MESSAGE_BYTES, int(source.configs.get("max.message.bytes", 0)))
-        configs = {**WHILE, "max.message.bytes": str(most), MARK: mark}
-        await requests.create(kafka, name, len(source.parts), configs)
+        await requests.create(kafka, name, len(source.parts), {**WHILE, MARK: mark})
         return [0] * len(source.parts)
     told = {each.name: each.value for each in await requests.configs(kafka, name)}
     if not told.get(MARK):

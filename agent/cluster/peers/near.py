@@ -2,7 +2,7 @@
 
 Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is silent for
 SILENCE_S, is left alone for a while (standing.py), so that one that is paused or cut off costs its readers
-next to nothing. One that was silent is greeted meanwhile, and asked again as soon as it shakes hands.
+next to nothing. One that was silent is greeted the first time, and asked again as soon as it shakes hands.
 What a request waits for its turn in this agent, and what this agent stands still, is not the peer's silence.
 One that says that it is reading the bucket is waited for: a second read would not be faster.
 Without its owner a recent chunk is still read as a whole, once per agent.
@@ -295,15 +295,18 @@ class Near:
             self._note_life(address)
         elif now - heard > SILENCE_S:
             self._rest(address, "silent")
-            if address not in self._greeting:
+            if address not in self._greeting and self.standings.rests_first(address):
                 self._greeting[address] = tasks.start(self._greet(address), "greet a peer", apart=True)
 
     async def _greet(self, address: str) -> None:
-        """Ask a silent peer again as soon as it shakes hands, and without that when its rest is over."""
+        """Ask a silent peer again as soon as it shakes hands, and without that when its rest is over.
+
+        One that shakes hands and is silent again was not well: it rests for longer, and is not greeted.
+        """
         try:
             async with asyncio.timeout(REST_S):
                 await self._client.greet(address)
-            self.standings.well(address)
+            self.standings.stirred(address)
         except (PeerError, OSError, EOFError, TimeoutError):
             pass  # it goes on resting
         finally:

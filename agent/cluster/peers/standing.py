@@ -55,6 +55,17 @@ class Standings:
         known = self._failing.get(address)
         return known is not None and self._now() < known.until
 
+    def rests_first(self, address: str) -> bool:
+        """Whether it failed, and not at a try since."""
+        known = self._failing.get(address)
+        return known is not None and known.rest_s == REST_S
+
+    def stirred(self, address: str) -> None:
+        """The peer showed life: its rest is over, and the next request is a try."""
+        known = self._failing.get(address)
+        if known is not None:
+            known.until = min(known.until, self._now())
+
     def failed(self, address: str, error: object) -> None:
         """The peer could not be used. Of many requests that fail together only the first one matters."""
         now, known = self._now(), self._failing.get(address)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agent.cluster.peers.client import Link
-from agent.cluster.peers.standing import Standings
+from agent.cluster.peers.standing import REST_S_MAX, Standings
 from agent.cluster.peers.wire import PeerError
 from agent.cluster.relay.choice import Choice
 from agent.cluster.relay.ring import Ring
@@ -46,6 +46,7 @@ from objectstore import tasks
 _log = logger("relay")
 
 ATTACH_S = 2.0  # for a connection and the relay's answer, seconds
+SHOWN_S = REST_S_MAX  # a relay that is followed for so long is well, whatever it was before, seconds
 RETRY_S = 0.5  # between two tries to ask etcd about the last entry of a relay, seconds
 
 
@@ -170,6 +171,7 @@ class RelayedLog(LogAround[WitnessedLog]):
 
     async def _first_hand(self, place: _Place) -> AsyncGenerator[Entries, None]:
         """From etcd, for this zone's followers too; ends when a relay has taken this agent."""
+        self._let_go()
         try:
             async with _closing(self._log.follow(place.through, place.last)) as batches:
                 async for batch in batches:
@@ -204,10 +206,11 @@ class RelayedLog(LogAround[WitnessedLog]):
         stream, self._attached = self._attached, None
         assert stream is not None, "nobody attached"
         assert self._zone is not None, "who attaches has joined"
-        self.stream, joined = stream, place.through
+        self.stream, joined, address = stream, place.through, stream.choice.address
         patience = Patience(self._options.behind_s, self._options.silent_s)
         checking = tasks.kept(self._check, "check of the relay")
-        _log.info("this agent follows another one", peer=stream.choice.address, revision=place.through)
+        shown = asyncio.get_running_loop().call_later(SHOWN_S, self._standings.well, address)
+        _log.info("this agent follows another one", peer=address, revision=place.through)
         try:
             if self._target > place.through:
                 stream.want(self._target)
@@ -223,13 +226,25 @@ class RelayedLog(LogAround[WitnessedLog]):
                     yield Entries((), through)
         except Left as left:
             self._leave(stream, left)
+        except LogRegressed as error:
+            self._standings.failed(address, error)
+            raise
         except (GeneratorExit, asyncio.CancelledError):  # the replica's own patience is over, or it stops
             if self._target > place.through:
                 self._leave(stream, Left("behind", f"revision {self._target} is overdue"))
             raise
         finally:
             checking.cancel()
+            shown.cancel()
             self.stream = None
+            self._standings.gave_up(address)  # where nothing else was told, this says nothing about the relay
+            stream.close()
+
+    def _let_go(self) -> None:
+        """Hang up on a relay that took this agent when nobody followed any more."""
+        stream, self._attached = self._attached, None
+        if stream is not None:
+            self._standings.gave_up(stream.choice.address)
             stream.close()
 
     async def _frame(self, stream: RelayStream, patience: Patience, place: _Place) -> Frame:
@@ -284,7 +299,10 @@ class RelayedLog(LogAround[WitnessedLog]):
     # Being taken by a relay.
 
     def _is_attached(self, choice: Choice, place: _Place) -> bool:
-        """Begin, or go on, to ask the relay; True once it has taken this agent."""
+        """Begin, or go on, to ask the relay; True once it has taken this agent.
+
+        That does not show that it is well: it may be behind again a moment later (`_second_hand`).
+        """
         if self._attaching is None:
             address = choice.address
             if address and self._standings.may_ask(address):
@@ -303,7 +321,6 @@ class RelayedLog(LogAround[WitnessedLog]):
             self.left["refused"] += 1
             self._standings.failed(address, error)
             return False
-        self._standings.well(address)
         return True
 
     async def _attach(self, choice: Choice, after: int) -> RelayStream:

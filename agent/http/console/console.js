@@ -2,6 +2,7 @@
 "use strict";
 
 const EVERY_MS = 5000;
+const PASSING = [503, 504]; // refusals of an agent that has no place or no time now
 let paused = false;
 let asking = false;
 
@@ -9,6 +10,18 @@ function held(section) {
   // Whoever has marked text there, or moves through it by keyboard, is not disturbed.
   const marked = getSelection();
   return section.contains(document.activeElement) || (marked && !marked.isCollapsed && section.contains(marked.anchorNode));
+}
+
+function old(section, why) {
+  let said = document.getElementById("lost");
+  if (!said) {
+    said = document.createElement("p");
+    said.id = "lost";
+    said.className = "bad";
+    said.setAttribute("role", "status");
+    section.prepend(said);
+  }
+  said.textContent = `${why}; what is shown is old.`;
 }
 
 async function refresh() {
@@ -19,17 +32,10 @@ async function refresh() {
     const answer = await fetch(location.href, { headers: { "X-Floe-Live": "1" }, cache: "no-store" });
     const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
     if (!found) throw new Error(`status ${answer.status}`);
-    if (!held(section)) section.replaceWith(document.adoptNode(found));
+    if (PASSING.includes(answer.status)) old(section, found.querySelector("p.bad:not([role])")?.textContent ?? `status ${answer.status}`);
+    else if (!held(section)) section.replaceWith(document.adoptNode(found));
   } catch {
-    let said = document.getElementById("lost");
-    if (!said) {
-      said = document.createElement("p");
-      said.id = "lost";
-      said.className = "bad";
-      said.setAttribute("role", "status");
-      said.textContent = "The agent does not show this any more; what is shown is old.";
-      section.prepend(said);
-    }
+    old(section, "The agent does not show this any more");
   } finally {
     asking = false;
   }

@@ -34,6 +34,8 @@ STEP_ROWS: Final = 200
 """Written at once."""
 STEP_RECORDS: Final = 2_000
 STEP_BYTES: Final = 1 << 20
+PROBLEMS_TOLD_MAX: Final = 50
+"""In the last line."""
 FORMULAS: Final = "=+-@\t\r"
 """What a cell of a table begins with that programs would compute."""
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -48,6 +50,26 @@ class _Left:
     written_bytes: int
     following: dict[int, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    more_problems: int = 0
+    """Beyond PROBLEMS_TOLD_MAX."""
+
+    def note(self, problems: Iterable[str]) -> None:
+        """What is missing. Where a partition ends by a problem it is met twice."""
+        for each in problems:
+            if each in self.problems:
+                continue
+            if len(self.problems) < PROBLEMS_TOLD_MAX:
+                self.problems.append(each)
+            else:
+                self.more_problems += 1
+
+    def told(self, ended: str) -> str:
+        """How the export ended, by the bound `ended` or by none."""
+        more = [f"and {self.more_problems} more"] if self.more_problems else []
+        problems = "; ".join((*self.problems, *more))
+        if ended:
+            return f"stopped by {ended}; {problems}" if problems else f"stopped by {ended}"
+        return f"incomplete: {problems}" if problems else "complete"
 
     @property
     def over(self) -> str:
@@ -93,13 +115,12 @@ class Export:
             budget = Budget(look.rows, left.records, left.read_bytes)
             at = await begin(kafka, topic, index, look, budget, search.left_s)
             if isinstance(at, Look):
-                left.problems += at.problems
+                left.note(f"partition {index}: {each}" for each in at.problems)
                 continue
             async for piece in self._partition(search, index, at, left, write, topic.name):
                 yield piece
         ended = left.over or ("console.export_ms_max" if search.left_s <= 0 else "")
-        why = f"stopped by {ended}" if ended else "complete"
-        yield write(topic.name, (), f"{why}; {'; '.join(left.problems)}" if left.problems else why, left)
+        yield write(topic.name, (), left.told(ended), left)
 
     async def _partition(
         self, search: Search, index: int, at: int, left: _Left, write: _Write, name: str
@@ -118,10 +139,10 @@ class Export:
                 piece = await asyncio.to_thread(write, name, rows, "", left)
                 left.written_bytes -= len(piece)
                 yield piece
-            left.problems += [f"partition {index}: {each}" for each in look.problems]
+            left.note(f"partition {index}: {each}" for each in look.problems)
             stuck, at = look.following <= at, look.following
             left.following[index] = at
-            if stuck or at >= end or (look.problems and search.left_s > 0):
+            if stuck or at >= end:
                 return
 
 

@@ -55,7 +55,8 @@ async def begin(
             found = await kafka.offset_at(topic.name, index, look.at)
     except (OSError, TimeoutError) as error:
         return Look(index, 0, problems=[str(error) or "the time cannot be looked up in time"])
-    return partition.last_stable if found is None else found
+    # What an open transaction keeps back is not shown: nothing is, from there on.
+    return partition.last_stable if found is None else min(found, partition.last_stable)
 
 
 def asked(request: Request) -> Asked:

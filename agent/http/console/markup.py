@@ -1,7 +1,8 @@
 """HTML out of values: the one place where text becomes markup, and so the one where it is escaped.
 
 Whatever is not `Html` is text of somebody else's: records, names, errors. It is escaped for content and
-attributes alike, and what does not print (marks of direction, control characters) is written out.
+attributes alike. In what people read, what does not print (marks of direction, control characters) is written
+out; what a browser sends back, as the value of a field, stays what it is.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from agent.telemetry.printable import printable
+from objectstore.turns import Turns
 
 VOID: Final = frozenset({"input", "meta", "link", "br"})
 """Elements without content (HTML, 13.1.2)."""
+PIECE_CHARS: Final = 4_096
+"""Made markup of before others may go on."""
+READ: Final = frozenset({"title", "aria-label", "placeholder"})
+"""Attributes that are shown; others are data."""
 LINES: Final = "\n\t"
 """What is kept of what does not print."""
 
@@ -34,6 +40,20 @@ def text(value: object) -> Html:
     if isinstance(value, Html):
         return value
     return Html(escape(printable("none" if value is None else str(value), LINES)))
+
+
+def data(value: object) -> Html:
+    """What a browser is to take as it is: of carriage returns it would make newlines."""
+    return Html(escape(str(value)).replace("\r", "&#13;"))
+
+
+def in_pieces(value: str) -> Turns[Html]:
+    """The same as `text`, of a long one: where each letter has to be looked at it takes a microsecond."""
+    pieces = [text(value[:PIECE_CHARS])]
+    for at in range(PIECE_CHARS, len(value), PIECE_CHARS):
+        yield
+        pieces.append(text(value[at : at + PIECE_CHARS]))
+    return Html("".join(pieces))
 
 
 def tag(name: str, /, *content: Content, **attributes: Attribute) -> Html:
@@ -92,4 +112,6 @@ def _attribute(name: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     called = name.rstrip("_").replace("_", "-")
-    return f" {called}" if value is True else f' {called}="{text(value)}"'
+    if value is True:
+        return f" {called}"
+    return f' {called}="{text(value) if called in READ else data(value)}"'

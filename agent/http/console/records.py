@@ -9,13 +9,14 @@ from starlette.requests import Request
 from agent.http.admin import topic_of
 from agent.http.console.decoding import Decoder
 from agent.http.console.looking import STARTS, Asked, asked, begin
-from agent.http.console.markup import Content, Html, link, many, table, tag, url
+from agent.http.console.markup import Content, Html, in_pieces, link, many, table, tag, url
 from agent.http.console.reading import readable, require_partition
 from agent.http.console.searching import Budget, Found, Look, Places, Search
 from agent.http.console.shell import Page
 from agent.http.console.words import moment, number, size
 from agent.http.parts import KafkaShown, Parts
 from coordination.state.types import Topic
+from objectstore.turns import Turns, in_turns
 
 HERE: Final = "/console/topics"
 CHARS: Final = 1_000
@@ -40,7 +41,7 @@ class Records:
             require_partition(topic, look.partition)
         with self._places:
             looks = await self._looks(kafka, topic, look)
-        live = many(_shown(topic, look, looks))
+        live = many(await in_turns(_shown(topic, look, looks)))
         return Page(f"Records of {topic.name}", HERE, live, _form(topic, look), refreshes=look.tail)
 
     async def _looks(self, kafka: KafkaShown, topic: Topic, look: Asked) -> list[Look]:
@@ -89,7 +90,7 @@ def _form(topic: Topic, look: Asked) -> Html:
     return tag("form", *fields, action=url("/console/topics/{}/records", topic.name), role="search")
 
 
-def _shown(topic: Topic, look: Asked, looks: list[Look]) -> list[Content]:
+def _shown(topic: Topic, look: Asked, looks: list[Look]) -> Turns[list[Content]]:
     rows = [row for each in looks for row in each.rows]
     newest = look.start == "newest"
     rows.sort(key=lambda each: (each.timestamp, each.partition, each.offset), reverse=newest)
@@ -104,9 +105,11 @@ def _shown(topic: Topic, look: Asked, looks: list[Look]) -> list[Content]:
         for one in each.problems
     )
     alone = look.rows == 1
-    shown = table(
-        heads, (_row(topic, each, CHARS_OF_ONE if alone else CHARS) for each in rows), "no such record"
-    )
+    cells = []
+    for each in rows:
+        cells.append((yield from _row(topic, each, CHARS_OF_ONE if alone else CHARS)))
+        yield
+    shown = table(heads, cells, "no such record")
     life = _life(topic, rows[0]) if alone and rows else None
     ways = _further(topic, look), _following(topic, look, looks), _exports(topic, look)
     return [said, *problems, shown, life, *ways]
@@ -167,7 +170,7 @@ def _following(topic: Topic, look: Asked, looks: list[Look]) -> Html | None:
     return tag("p", link(f"Go on at offset {looks[0].following:,} of {looks[0].end:,}", to, rel="next"))
 
 
-def _row(topic: Topic, one: Found, chars: int) -> tuple[Content, ...]:
+def _row(topic: Topic, one: Found, chars: int) -> Turns[tuple[Content, ...]]:
     alone = url(
         "/console/topics/{}/records",
         topic.name,
@@ -177,16 +180,11 @@ def _row(topic: Topic, one: Found, chars: int) -> tuple[Content, ...]:
         rows=1,
     )
     offset = link(number(one.offset) or "", alone)
-    key, value, headers = one.text.key, one.text.value, one.text.headers
-    told = f"{_cut(value, chars)}" if value is not None else None
-    return (
-        one.partition,
-        offset,
-        moment(one.timestamp),
-        tag("pre", _cut(key, chars)) if key is not None else tag("em", "null"),
-        tag("pre", told) if told is not None else tag("em", "null"),
-        tag("pre", _cut(headers, chars)),
-    )
+    texts = []
+    for each in (one.text.key, one.text.value, one.text.headers):
+        shown = tag("em", "null") if each is None else tag("pre", (yield from in_pieces(_cut(each, chars))))
+        texts.append(shown)
+    return one.partition, offset, moment(one.timestamp), *texts
 
 
 def _cut(text: str, chars: int) -> str:

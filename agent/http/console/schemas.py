@@ -10,7 +10,7 @@ from agent.http.answers import Problem
 from agent.http.answers import number as whole
 from agent.http.asking import may_subject, require_subject
 from agent.http.console.listing import asked, form, listed, ways, word
-from agent.http.console.markup import Content, link, many, pairs, table, tag, url
+from agent.http.console.markup import Content, Html, in_pieces, link, many, pairs, table, tag, url
 from agent.http.console.offers import offered
 from agent.http.console.shell import Page
 from agent.http.console.words import number
@@ -19,6 +19,7 @@ from agent.http.parts import Parts
 from agent.http.registry.judging import level_of
 from agent.http.registry.shown import guid
 from coordination.state.subject_types import RegisteredSchema, Subject, SubjectVersion
+from objectstore.turns import in_turns
 
 HERE: Final = "/console/schemas"
 VERSIONS: Final = 100
@@ -68,9 +69,10 @@ class Schemas:
         schema = subjects.schemas[version.schema_id]
         shown = list(subject.versions.values())[: -VERSIONS - 1 : -1]
         rows = [_version(name, each, subjects.schemas[each.schema_id]) for each in shown]
+        text = await in_turns(in_pieces(schema.text[:TEXT_CHARS_MAX]))
         content = many(
             (
-                *_told(version, schema),
+                *_told(version, schema, text),
                 tag("h2", f"Versions ({len(subject.versions):,})"),
                 table(("Version#", "Id#", "Type", "State"), rows),
             )
@@ -79,7 +81,7 @@ class Schemas:
         return Page(f"Schema {name}", HERE, content, stays, refreshes=False)
 
 
-def _told(version: SubjectVersion, schema: RegisteredSchema) -> tuple[Content, ...]:
+def _told(version: SubjectVersion, schema: RegisteredSchema, text: Html) -> tuple[Content, ...]:
     facts: dict[str, Content] = {
         "Version": version.version,
         "Id": schema.schema_id,
@@ -88,7 +90,6 @@ def _told(version: SubjectVersion, schema: RegisteredSchema) -> tuple[Content, .
         "Refers to": ", ".join(f"{each.name} ({each.subject} {each.version})" for each in schema.references)
         or None,
     }
-    text = schema.text[:TEXT_CHARS_MAX]
     cut = len(schema.text) > TEXT_CHARS_MAX
     more = tag("p", f"The first {TEXT_CHARS_MAX:,} characters; the registry tells all.") if cut else None
     return pairs(facts), tag("pre", text), more

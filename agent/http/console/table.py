@@ -14,7 +14,7 @@ from agent.http.answers import number as whole
 from agent.http.asking import may
 from agent.http.catalog_access import CatalogAccess
 from agent.http.console.listing import word
-from agent.http.console.markup import Content, Html, link, many, pairs, table, tag, url
+from agent.http.console.markup import Content, Html, in_pieces, link, many, pairs, table, tag, url
 from agent.http.console.reading import readable
 from agent.http.console.searching import Places
 from agent.http.console.shell import Page
@@ -147,7 +147,18 @@ class OneTable:
         columns = list(rows[0]) if rows else []
         written = await asyncio.to_thread(_texts, rows, columns)
         said = tag("p", f"The first of {files.files[0].location}", class_="doc")
-        return [title, said, table(columns, ((tag("pre", each) for each in row) for row in written))]
+        return [title, said, table(columns, await in_turns(_cells(written)))]
+
+
+def _cells(written: list[list[str]]) -> Turns[list[list[Html]]]:
+    rows = []
+    for row in written:
+        cells = []
+        for each in row:
+            cells.append(tag("pre", (yield from in_pieces(each))))
+            yield
+        rows.append(cells)
+    return rows
 
 
 def _texts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:

@@ -11,6 +11,7 @@ from agent.http.answers import Problem
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 STORE, TIMEOUT, DENIED = 50001, 50002, 40301
+INVALID_SCHEMA = 42201
 
 
 class RegistryProblem(Exception):
@@ -87,7 +88,7 @@ def incompatible(subject: str, problems: list[str]) -> RegistryProblem:
 
 def invalid_schema(why: str) -> RegistryProblem:
     """The text is no schema."""
-    return RegistryProblem(42201, f"Invalid schema: {why}")
+    return RegistryProblem(INVALID_SCHEMA, f"Invalid schema: {why}")
 
 
 def invalid_version(given: object) -> RegistryProblem:

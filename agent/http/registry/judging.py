@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,6 +30,7 @@ from coordination.state.subject_types import (
 )
 from coordination.state.subjects import NAME_LENGTH_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
 from objectstore.turns import Turns, in_turns
+from schema.registry.avro import schema as avro
 from schema.registry.compatibility import DEFAULT, Earlier, Loaded, problems
 from schema.registry.kinds import KINDS
 from schema.registry.parsed import Imports, InvalidSchema, Parsed
@@ -212,6 +214,22 @@ def compared(wanted: Wanted, earlier: Sequence[Version], law: Law) -> list[str]:
     return problems(new, before, law.level)
 
 
+def resolved_as(wanted: Wanted, versions: Sequence[Version]) -> int | None:
+    """The newest of these versions of AVRO that is the schema, with all that it refers to in it.
+
+    Blocks: call it in a thread.
+    """
+    left = avro.IMPORTED_BYTES_MAX
+    for number, schema, imports in reversed(versions):
+        left -= sum(map(len, imports.values()))
+        if left < 0:
+            return None
+        with suppress(InvalidSchema):
+            if avro.resolved(schema.canonical, imports).encode() == wanted.parsed.canonical:
+                return number
+    return None
+
+
 class Reader:
     """Reads schemas and compares them in threads, a few at a time."""
 
@@ -223,6 +241,11 @@ class Reader:
         """As `compared`; the next one waits for a place."""
         async with self._comparing:
             return await asyncio.to_thread(compared, wanted, earlier, law)
+
+    async def resolved_as(self, wanted: Wanted, versions: Sequence[Version]) -> int | None:
+        """As `resolved_as`; the next one waits for a place."""
+        async with self._comparing:
+            return await asyncio.to_thread(resolved_as, wanted, versions)
 
     async def read(
         self, given: SchemaGiven, references: tuple[Reference, ...], imports: Imports, *, normalize: bool

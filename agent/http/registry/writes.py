@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
@@ -12,12 +13,14 @@ from agent.http.barrier import barrier, submit
 from agent.http.needs import READ_SUBJECT, WRITE_SUBJECT, OfSubject
 from agent.http.parts import Parts
 from agent.http.registry.errors import (
+    INVALID_SCHEMA,
     STORE,
     RegistryProblem,
     incompatible,
     invalid_schema,
     not_permitted,
     schema_missing,
+    version_missing,
 )
 from agent.http.registry.formats import texts
 from agent.http.registry.judging import (
@@ -49,10 +52,16 @@ from coordination.commands import RegisterSchema, SchemaReference, command
 from coordination.kafka_codes import Code
 from coordination.state import State
 from coordination.state.deleted import bound_to
-from coordination.state.subject_types import SubjectTable, context_of, identity
+from coordination.state.subject_types import SubjectTable, SubjectVersion, context_of, identity
 from coordination.state.subjects import mode_refusal, registered
 from coordination.state.types import Done, Refused
-from schema.followed import PROTOBUF
+from schema.followed import AVRO, PROTOBUF
+
+RESOLVED_MAX = 64
+"""Newest versions with references that a schema of AVRO without any is held against."""
+
+ALL = Law("FULL_TRANSITIVE", "")
+"""Looks at each version."""
 
 TRIES = 20
 """Judgements of one registration: each but the last was overtaken by another's."""
@@ -88,14 +97,16 @@ class WriteRoutes:
             self._require(READ_SUBJECT, request, subject)
             wanted = await self._read(request, subject, given)
             await barrier(self._parts)  # reading took its time
-            placed = self._found(subject, given, wanted)
+            placed = await self._found(subject, given, wanted)
             if placed is None:
                 self._require(WRITE_SUBJECT, request, subject)
                 revision = await self._judge(subject, given, wanted)
                 placed = await self._propose(subject, given, wanted, revision)
             if placed is not None:
                 schema_id, version = placed
-                return answer({"id": schema_id, "version": version, "guid": guid(identity_of_wanted(wanted))})
+                held = self._table.schemas.get(schema_id)
+                named = guid(identity_of_wanted(wanted) if held is None else held.identity)
+                return answer({"id": schema_id, "version": version, "guid": named})
         raise RegistryProblem(
             STORE, f"subject '{subject_of(request)}' changed each of the {TRIES} times this was tried"
         )
@@ -106,11 +117,27 @@ class WriteRoutes:
         for name in (subject_of(request), subject):
             require_subject(self._parts, need, name)
 
-    def _found(self, subject: str, given: SchemaGiven, wanted: Wanted) -> Placed | None:
+    async def _found(self, subject: str, given: SchemaGiven, wanted: Wanted) -> Placed | None:
         """Id and version where the subject has the schema already, and none others were given."""
-        found = registered(self._state, subject, identity_of_wanted(wanted))
-        asked = (given.id or 0) > 0
-        return None if asked or found is None else (found.schema_id, found.version)
+        if (given.id or 0) > 0:
+            return None
+        found = await self._version(subject, wanted)
+        return None if found is None else (found.schema_id, found.version)
+
+    async def _version(self, subject: str, wanted: Wanted, *, deleted: bool = False) -> SubjectVersion | None:
+        """The version of the subject that is this schema.
+
+        Serializers of AVRO send it with all types in it, also where it was registered with references.
+        """
+        found = registered(self._state, subject, identity_of_wanted(wanted), deleted=deleted)
+        held = self._table.subjects.get(subject)
+        if found is not None or held is None or wanted.schema_type != AVRO or wanted.references:
+            return found
+        likely = _likely(self._table, held.versions.values(), wanted, deleted=deleted)
+        if not likely:
+            return None
+        number = await self._reader.resolved_as(wanted, await earlier_of(self._table, likely, ALL))
+        return next((one for one in likely if one.version == number), None)
 
     async def _judge(self, subject: str, given: SchemaGiven, wanted: Wanted) -> int:
         """As of which revision the schema goes with the subject's versions. Raises RegistryProblem."""
@@ -180,10 +207,11 @@ class WriteRoutes:
         subject_held(self._table, subject, deleted=deleted)
         wanted = await self._read(request, subject, given, deleted=True)
         subject_held(self._table, subject, deleted=deleted)
-        found = registered(self._state, subject, identity_of_wanted(wanted), deleted=deleted)
-        if found is None:
+        found = await self._version(subject, wanted, deleted=deleted)
+        schema = self._table.schemas.get(found.schema_id) if found is not None else None
+        if found is None or schema is None:
             raise schema_missing()
-        table, schema = self._table, self._table.schemas[found.schema_id]
+        table = self._table
         return answer(version_shown(subject, found, schema, await texts(table, [schema], request)))
 
     async def test_one(self, request: Request) -> Response:
@@ -191,12 +219,17 @@ class WriteRoutes:
         number, given = version_named(request), await self._given(request)
         await barrier(self._parts)
         subject = subject_meant(self._table, request)
-        wanted = await self._read(request, subject, given)
+        try:
+            wanted = await self._read(request, subject, given)
+        except RegistryProblem as problem:
+            return _invalid(request, problem)
         table, law = self._table, law_of(self._table, subject)
         held = table.subjects.get(subject)
-        if number is None and not (held is not None and held.live):
+        if held is None or not held.live:
+            if number is not None:
+                raise version_missing(number)
             return _tested(request, [])  # it goes with nothing
-        one = version_held(subject_held(table, subject, deleted=False), number, deleted=False)
+        one = version_held(held, number, deleted=False)
         return await self._compare(request, wanted, await earlier_of(table, [one], law), law)
 
     async def test_all(self, request: Request) -> Response:
@@ -204,7 +237,10 @@ class WriteRoutes:
         given = await self._given(request)
         await barrier(self._parts)
         subject = subject_meant(self._table, request)
-        wanted = await self._read(request, subject, given)
+        try:
+            wanted = await self._read(request, subject, given)
+        except RegistryProblem as problem:
+            return _invalid(request, problem)
         table, law = self._table, law_of(self._table, subject)
         held = table.subjects.get(subject)
         earlier = await earlier_of(table, held.live if held is not None else [], law)
@@ -243,6 +279,31 @@ def identity_of_wanted(wanted: Wanted) -> bytes:
     return identity(
         wanted.schema_type, wanted.parsed.canonical, wanted.references, wanted.metadata, wanted.rule_set
     )
+
+
+def _likely(
+    table: SubjectTable, versions: Iterable[SubjectVersion], wanted: Wanted, *, deleted: bool
+) -> list[SubjectVersion]:
+    """The newest RESOLVED_MAX versions with references that may be the schema with all types in it."""
+    found: list[SubjectVersion] = []
+    for one in reversed([*versions]):
+        schema = table.schemas[one.schema_id]
+        if (
+            (deleted or not one.deleted)
+            and schema.references
+            and (schema.schema_type, schema.metadata, schema.rule_set)
+            == (wanted.schema_type, wanted.metadata, wanted.rule_set)
+            and len(schema.canonical) < len(wanted.parsed.canonical)
+        ):
+            found.append(one)
+    return found[RESOLVED_MAX - 1 :: -1]
+
+
+def _invalid(request: Request, problem: RegistryProblem) -> Response:
+    """What is no schema goes with nothing, where it is asked why. Raises RegistryProblem."""
+    if problem.code != INVALID_SCHEMA or not flag(request, "verbose"):
+        raise problem
+    return _tested(request, [problem.message])
 
 
 def _tested(request: Request, problems: list[str]) -> Response:

@@ -218,20 +218,24 @@ class Bare(_Judge):
     ) -> Changed | None:
         """The record without frames; None: as it is."""
         span = self._span(offset)
-        bare_key = self._bare(span.key_schema_id, key, unbound=False)  # that may as well be a number
-        bare_value = self._bare(span.value_schema_id, value, unbound=self._unbound)
+        bare_key = self._bare("key", span.key_schema_id, key, headers, unbound=False)  # it may be a number
+        bare_value = self._bare("value", span.value_schema_id, value, headers, unbound=self._unbound)
         if bare_key is key and bare_value is value:
             return None
         self.changed += 1
         return Changed(bare_key, bare_value)
 
-    def _bare(self, bound: int, data: bytes | None, *, unbound: bool) -> bytes | None:
+    def _bare(
+        self, role: str, bound: int, data: bytes | None, headers: Buffer, *, unbound: bool
+    ) -> bytes | None:
         if data is None or data[:1] != b"\x00" or not (bound or unbound):
             return data
         schema = self._schemas.get(bound)
         try:
             if schema is not None and not schema.naming:
                 return data[framing.parse(data).start :]
+            if headers and header_frame(role, headers):  # the record is what stands behind its frame
+                return data
             registered = self._registry.schemas.get(framing.schema_id(data))
             if registered is None:
                 return data

@@ -286,6 +286,8 @@ class Judge:
                 return b"", verdict
             if verdict is None:
                 return data, ""
+            if start < len(front):
+                raise framing.FramingError("its header has more than a frame")
             start -= len(front)
             inside = data[start:]
             left = verdict.redacted(inside)

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from agent.kafka.fetch.driver import Fetched
 from agent.kafka.fetch.frames import Frames
 from agent.kafka.fetch.redacted import Redaction
+from agent.telemetry.logs import logger
 from coordination.kafka_codes import Code
 from coordination.state.schemas import spans_between
 from coordination.state.types import Partition
+from objectstore import tasks
 from objectstore.batch import Buffer, CorruptBatch, peek, split
 from objectstore.opening import opened
 from objectstore.revalued import Change, Changed, hollow, revalued
@@ -27,6 +29,8 @@ from schema.redaction.marks import Marks
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
+
+_log = logger("fetch")
 
 INLINE_BYTES_MAX = 4 << 10
 """Uncompressed batches up to this many bytes are rewritten on the event loop (about 0.1 ms)."""
@@ -134,8 +138,16 @@ class Rewriting:
                 views = [view[at : at + size] for view in each.records for at, size in split(view)]
                 each.records = [memoryview(await rewritten(view, judges)) for view in views]
             except OSError:  # the compiler works in a temporary folder
-                each.records = []
-                each.planned = replace(each.planned, code=Code.KAFKA_STORAGE_ERROR)
+                _refuse(each, Code.KAFKA_STORAGE_ERROR)
+            except Exception as error:  # a defect: it concerns no other topic, nor the connection
+                _log.error("records cannot be rewritten for their reader", topic=topic.name)
+                tasks.tell("rewrite records", error)
+                _refuse(each, Code.UNKNOWN_SERVER_ERROR)
+
+
+def _refuse(each: Fetched, code: Code) -> None:
+    each.records = []
+    each.planned = replace(each.planned, code=code)
 
 
 async def rewritten(view: memoryview, judges: Sequence[Judge]) -> Buffer:

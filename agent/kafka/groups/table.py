@@ -92,7 +92,7 @@ class MemberTable:
         return known is not None or len(self.members) < most
 
     def _supports(self, join: Join) -> bool:
-        if self.state is GroupState.EMPTY:
+        if self.state is GroupState.EMPTY or not self.members:  # all may have left before it was formed
             return bool(join.protocol_type) and bool(join.protocols)
         if self._common is None:
             self._common = candidates(self.members.values())

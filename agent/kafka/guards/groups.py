@@ -60,13 +60,17 @@ async def _list(ctx: Context, request: lg.ListGroupsRequest, version: int, handl
 async def _describe(ctx: Context, request: de.DescribeGroupsRequest, version: int, handle: Handle) -> object:
     kept, refused = await sorted_out(ctx, request.groups, lambda each: needs.DESCRIBE_GROUPS, str)
     request.groups = kept
-    response: de.DescribeGroupsResponse = await handle(ctx, request, version)
+    response = await handle(ctx, request, version)
+    if not refused and not request.include_authorized_operations:
+        return response
+    response, pace = await opened(de, response, version), Pace()
     if request.include_authorized_operations:
         for group in response.groups:
+            await pace.row(ASKING_COST)
             if not group.error_code:
                 group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
     response.groups.extend(de.DescribedGroup(error_code=GROUP, group_id=each) for each in refused)
-    return response
+    return await closed(de, response, version, ("groups", "members"))
 
 
 async def _describe_consumers(
@@ -74,7 +78,7 @@ async def _describe_consumers(
 ) -> object:
     kept, refused = await sorted_out(ctx, request.group_ids, lambda each: needs.CONSUMER_DESCRIBE, str)
     request.group_ids = kept
-    response: cgd.ConsumerGroupDescribeResponse = await handle(ctx, request, version)
+    response = await opened(cgd, await handle(ctx, request, version), version)
     pace = Pace()
     for number, group in enumerate(response.groups):
         topics = _topics_of(group)
@@ -84,7 +88,7 @@ async def _describe_consumers(
         elif request.include_authorized_operations and not group.error_code:
             group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
     response.groups.extend(cgd.DescribedGroup(error_code=GROUP, group_id=each) for each in refused)
-    return response
+    return await closed(cgd, response, version, ("groups", "members"))
 
 
 def _topics_of(group: cgd.DescribedGroup) -> dict[str, None]:

@@ -88,7 +88,7 @@ _DESCRIBE = Split(
     str,
     lambda each: dt.TransactionState(error_code=ID, transactional_id=each),
     dt.DescribeTransactionsResponse,
-    ("topics",),
+    ("topics", "partitions"),
 )
 
 
@@ -101,7 +101,7 @@ async def _describe(
         state.topics, _ = await sorted_out(
             ctx, state.topics, lambda row: needs.DESCRIBE_TRANSACTIONS_TOPIC, lambda row: str(row.topic)
         )
-    return response
+    return await closed(dt, response, version, ("transaction_states", "topics", "partitions"))
 
 
 async def _list(ctx: Context, request: lt.ListTransactionsRequest, version: int, handle: Handle) -> Any:

@@ -6,7 +6,9 @@ ready share one log entry. A commit that this agent took before another one stor
 refused with NOT_COORDINATOR. Errors in Kafka's order: topics and partitions that do not exist, the group,
 the length of the metadata. From version 10 on topics are named by id (KIP-848). Versions 2 to 4 may give a
 retention of their own.
-Deviations: none known.
+Deviations: where a classic group begins another rebalance before its generation has got its assignments, a
+commit of that generation is REBALANCE_IN_PROGRESS until the next one has: Kafka stores it once the rebalance
+has begun. Apply knows of a generation and whether it is assigned, not of a rebalance that begins.
 """
 
 from __future__ import annotations

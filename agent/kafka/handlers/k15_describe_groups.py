@@ -11,14 +11,16 @@ from __future__ import annotations
 from agent.kafka.context import Context
 from agent.kafka.groups.listing import listed, members_of
 from agent.kafka.groups.members import GroupState, Member
-from agent.kafka.groups.steps import steps
-from agent.kafka.handlers.lookup import GROUP_OPERATIONS, NOT_ASKED
+from agent.kafka.handlers.lookup import GROUP_COST, GROUP_OPERATIONS, NOT_ASKED
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_groups
 from agent.net.wire.generated.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.group_types import CLASSIC
@@ -28,17 +30,20 @@ VERSIONS = (0, 6)
 NOT_FOUND_SINCE = 6
 
 
-async def handle(ctx: Context, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
-    """One answer per group, in the request's order."""
+async def handle(ctx: Context, request: DescribeGroupsRequest, version: int) -> Encoded:
+    """One answer per group, in the request's order; each as it is when its rows are begun."""
     await ctx.barrier()
-    groups = [_describe(ctx, group_id, version) async for group_id in steps(request.groups)]
+    pace = Pace()
+    groups = [await _describe(ctx, group_id, version, pace) for group_id in request.groups]
     for group in groups:
         asked = request.include_authorized_operations and not group.error_code
         group.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
-    return DescribeGroupsResponse(groups=groups)
+    response = DescribeGroupsResponse(groups=groups)
+    return await encoded(describe_groups, response, version, "groups", "members")
 
 
-def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, version: int, pace: Pace) -> DescribedGroup:
+    await pace.row(GROUP_COST)
     refused = ctx.services.groups.refusal(group_id)
     if refused is not None:
         return DescribedGroup(error_code=refused, group_id=group_id)
@@ -51,24 +56,25 @@ def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
             answer.error_message = f"Group {shown(group_id)} {why}."
         return answer
     stable = group.state == GroupState.STABLE.value
-    return DescribedGroup(
+    answer = DescribedGroup(
         group_id=group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol if stable else "",
-        members=[
-            _member(member, group.protocol, stable)
-            for member in members_of(ctx.state, ctx.services.groups, group_id)
-        ],
     )
+    found = members_of(ctx.state, ctx.services.groups, group_id)
+    for member, assignment in [(each, each.assignment) for each in found]:  # of one generation
+        answer.members.append(_member(member, assignment, group.protocol, stable))
+        await pace.row()
+    return answer
 
 
-def _member(member: Member, protocol: str, stable: bool) -> DescribedGroupMember:
+def _member(member: Member, assignment: bytes, protocol: str, stable: bool) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata(protocol) if stable else b"",
-        member_assignment=member.assignment,
+        member_assignment=assignment,
     )

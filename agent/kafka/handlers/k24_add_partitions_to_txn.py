@@ -5,7 +5,8 @@ Behaviour: of transactions v1; clients of v2 do not send it, their partitions ar
 entry per transaction. A partition that does not exist refuses the others with OPERATION_NOT_ATTEMPTED.
 `verify_only` asks whether partitions are part of the ongoing transaction and adds none: TRANSACTION_ABORTABLE
 for those that are not, in version 4 too. A request that may
-belong to an earlier transaction closes its connection (docs/transactions.md).
+belong to an earlier transaction closes its connection, or is COORDINATOR_LOAD_IN_PROGRESS where that did not
+ask for ApiVersions first (docs/transactions.md).
 Deviations: CONCURRENT_TRANSACTIONS is never answered. After a timeout the code is one that clients recover
 from: TRANSACTION_ABORTABLE, before version 5 INVALID_PRODUCER_ID_MAPPING; Kafka says PRODUCER_FENCED.
 """

@@ -2,7 +2,8 @@
 
 Versions 0 to 4.
 Behaviour: of transactions v1; with v2 TxnOffsetCommit adds the group itself. A request that may belong to an
-earlier transaction closes its connection (docs/transactions.md).
+earlier transaction closes its connection, or is COORDINATOR_LOAD_IN_PROGRESS where that did not ask for
+ApiVersions first (docs/transactions.md).
 Deviations: as AddPartitionsToTxn: no CONCURRENT_TRANSACTIONS, and a code to recover from after a timeout.
 """
 

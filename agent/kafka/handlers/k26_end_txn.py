@@ -3,8 +3,9 @@
 Versions 0 to 5; 5 is transactions v2 (KIP-890): the epoch rises with every end and is answered with.
 Behaviour: one log entry ends the transaction (rule 8); when the answer leaves, the markers stand in all
 partitions. Retries are recognised, in v2 also over the epoch's end. A request of v1 that may belong to an
-earlier transaction closes its connection: KAFKA-17754, docs/transactions.md. A transaction that can only be
-aborted answers a commit as after a timeout.
+earlier transaction closes its connection, or is COORDINATOR_LOAD_IN_PROGRESS where that did not ask for
+ApiVersions first: KAFKA-17754, docs/transactions.md. A transaction that can only be aborted answers a commit
+as after a timeout.
 Deviations: a commit whose retry comes after an abort is PRODUCER_FENCED, as the table of KAFKA-20785 has it.
 After a timeout an abort is NONE and a commit TRANSACTION_ABORTABLE, before version 4
 INVALID_PRODUCER_ID_MAPPING: clients recover. So is an abort of version 1: librdkafka then asks for its next

@@ -3,11 +3,12 @@
 Versions 0 to 5; 5 is transactions v2: the group is added to the transaction on the way.
 Behaviour: the positions count once the transaction is committed, never before. Who may commit is decided at
 apply by member and generation, where a version names them. A request of v1 that may be older than what is
-there closes its connection; where that cannot be told, the transaction can only be aborted, by the code that
+there closes its connection, or is COORDINATOR_LOAD_IN_PROGRESS where that did not ask for ApiVersions first;
+where that cannot be told, the transaction can only be aborted, by the code that
 clients of the version take so: TRANSACTION_ABORTABLE, in version 3 ILLEGAL_GENERATION, before it
 GROUP_AUTHORIZATION_FAILED (docs/transactions.md). A request that names no partition is decided at apply, too.
 Deviations: what is late is taken by Kafka; as AddPartitionsToTxn: no CONCURRENT_TRANSACTIONS, and a code to
-recover from after a timeout.
+recover from after a timeout; in a rebalance as OffsetCommit.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ async def handle(ctx: Context, request: TxnOffsetCommitRequest, version: int) ->
             row.error_code = code or Code.NONE
         return rows.answer
     command, fitting = _command(ctx, request, version, rows)
-    _fill(rows, fitting, await decide(ctx, command), version)
+    _fill(rows, fitting, await decide(ctx, command, told=bool(rows.known)), version)
     return rows.answer
 
 

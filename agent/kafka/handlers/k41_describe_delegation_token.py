@@ -12,12 +12,15 @@ from __future__ import annotations
 from agent.kafka.authority.needs import DESCRIBE_TOKEN, DESCRIBE_TOKEN_OF
 from agent.kafka.context import Context
 from agent.kafka.handlers.delegating import USER, acts_for, refusal
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_delegation_token
 from agent.net.wire.generated.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from agent.net.wire.steps import ASKING_COST, Pace, encoded
 from coordination.state.delegation_types import DelegationToken
 
 KEY = 41
@@ -26,7 +29,7 @@ VERSIONS = (1, 3)
 
 async def handle(
     ctx: Context, request: DescribeDelegationTokenRequest, version: int
-) -> DescribeDelegationTokenResponse:
+) -> DescribeDelegationTokenResponse | Encoded:
     """In the order in which they were made."""
     if code := refusal(ctx):
         return DescribeDelegationTokenResponse(error_code=code)
@@ -35,15 +38,14 @@ async def handle(
     if request.owners is not None:
         owners = {each.principal_name for each in request.owners if each.principal_type == USER}
     asks, now_ms = ctx.client.principal, ctx.state.clock_ms
-    return DescribeDelegationTokenResponse(
-        tokens=[
-            _described(ctx, token_id, token)
-            for token_id, token in ctx.state.delegation_tokens.items()
-            if token.expires_ms > now_ms
-            if owners is None or any(map(token.of, owners))
-            if token.of(asks) or _shown(ctx, token_id, token)
-        ]
-    )
+    response, pace = DescribeDelegationTokenResponse(), Pace()
+    for token_id, token in list(ctx.state.delegation_tokens.items()):
+        await pace.row(ASKING_COST)
+        if token.expires_ms <= now_ms or not (owners is None or any(map(token.of, owners))):
+            continue
+        if token.of(asks) or _shown(ctx, token_id, token):
+            response.tokens.append(_described(ctx, token_id, token))
+    return await encoded(describe_delegation_token, response, version, "tokens")
 
 
 def _shown(ctx: Context, token_id: str, token: DelegationToken) -> bool:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.kafka.context import Context
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_client_quotas
 from agent.net.wire.generated.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -20,6 +22,7 @@ from agent.net.wire.generated.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.quota_types import QuotaEntity
@@ -32,7 +35,7 @@ EXACT, DEFAULT, SPECIFIED = range(3)  # match types
 
 async def handle(
     ctx: Context, request: DescribeClientQuotasRequest, version: int
-) -> DescribeClientQuotasResponse:
+) -> DescribeClientQuotasResponse | Encoded:
     """Those, or why the question is none."""
     seen: set[str] = set()
     for component in request.components:
@@ -47,17 +50,17 @@ async def handle(
         )
         return _refused(Code.INVALID_REQUEST, why)
     await ctx.barrier()
-    entities = ctx.state.quotas.entities
-    if not seen and request.strict:  # of no type at all
-        entities = {}
-    return DescribeClientQuotasResponse(
-        error_message="",  # as Kafka's
-        entries=[
-            _described(parts, values)
-            for parts, values in ((_parts(entity), values) for entity, values in entities.items())
-            if _matches(parts, request)
-        ],
-    )
+    entries: list[EntryData] = []
+    pace = Pace()
+    of_no_type = not seen and request.strict
+    for entity in [] if of_no_type else list(ctx.state.quotas.entities):
+        await pace.row()
+        values = ctx.state.quotas.entities.get(entity)
+        parts = _parts(entity)
+        if values is not None and _matches(parts, request):
+            entries.append(_described(parts, values))
+    response = DescribeClientQuotasResponse(error_message="", entries=entries)  # as Kafka's
+    return await encoded(describe_client_quotas, response, version, "entries")
 
 
 def _parts(entity: QuotaEntity) -> dict[str, str]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections import Counter
 
 from agent.kafka.context import Context
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_user_scram_credentials
 from agent.net.wire.generated.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
 
@@ -24,17 +27,20 @@ KEY = 50
 VERSIONS = (0, 0)
 
 
-async def handle(
-    ctx: Context, request: DescribeUserScramCredentialsRequest, version: int
-) -> DescribeUserScramCredentialsResponse:
+async def handle(ctx: Context, request: DescribeUserScramCredentialsRequest, version: int) -> Encoded:
     """One answer per user."""
     await ctx.barrier()
     known: dict[str, list[CredentialInfo]] = {}
-    for (user, mechanism), one in ctx.state.scram.credentials.items():
+    pace = Pace()
+    for (user, mechanism), one in list(ctx.state.scram.credentials.items()):
         known.setdefault(user, []).append(CredentialInfo(mechanism, one.iterations))
-    named = Counter(user.name for user in request.users or []) or Counter(dict.fromkeys(known, 1))
-    results = [_described(user, times, known) for user, times in named.items()]
-    return DescribeUserScramCredentialsResponse(error_message="", results=results)  # as Kafka's
+        await pace.row()
+    named = Counter(user.name for user in request.users or []) or dict.fromkeys(known, 1)
+    response = DescribeUserScramCredentialsResponse(error_message="")  # as Kafka's
+    for user, times in named.items():
+        response.results.append(_described(user, times, known))
+        await pace.row()
+    return await encoded(describe_user_scram_credentials, response, version, "results")
 
 
 def _described(

@@ -9,6 +9,9 @@ partition that is named again is answered once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from heapq import merge
+
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition
 from agent.net.wire.api import Encoded
@@ -20,7 +23,7 @@ from agent.net.wire.generated.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from agent.net.wire.steps import Pace, encoded
+from agent.net.wire.steps import ROWS_PER_STEP, Pace, encoded
 from coordination.kafka_codes import Code
 
 KEY = 61
@@ -54,7 +57,10 @@ async def _partition(ctx: Context, topic: str, index: int, pace: Pace) -> Partit
         return answer
     known = partition.transactions
     begun = dict(known.open) if known is not None else {}
-    for producer_id, entry in sorted(partition.producers.items()):
+    for producer_id in await _rising(list(partition.producers), pace):
+        entry = partition.producers.get(producer_id)
+        if entry is None:  # forgotten meanwhile
+            continue
         answer.active_producers.append(
             ProducerState(
                 producer_id=producer_id,
@@ -67,3 +73,12 @@ async def _partition(ctx: Context, topic: str, index: int, pace: Pace) -> Partit
         )
         await pace.row()
     return answer
+
+
+async def _rising(ids: list[int], pace: Pace) -> Iterator[int]:
+    """Sorted in steps: of the many that a partition may remember, one sort would hold the event loop."""
+    pieces: list[Iterable[int]] = []
+    for at in range(0, len(ids), ROWS_PER_STEP):
+        pieces.append(sorted(ids[at : at + ROWS_PER_STEP]))
+        await pace.row(ROWS_PER_STEP // 10)
+    return merge(*pieces)

@@ -9,15 +9,16 @@ that is named twice is answered once: a small request cannot ask for thousands o
 
 from __future__ import annotations
 
-import asyncio
-
 from agent.kafka.context import Context
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_transactions
 from agent.net.wire.generated.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 from coordination.state.state import State
 from coordination.state.transaction_types import PHASE_NAMES, Transaction
@@ -26,16 +27,16 @@ KEY = 65
 VERSIONS = (0, 0)
 
 
-async def handle(
-    ctx: Context, request: DescribeTransactionsRequest, version: int
-) -> DescribeTransactionsResponse:
+async def handle(ctx: Context, request: DescribeTransactionsRequest, version: int) -> Encoded:
     """One row per id, in the request's order; each as it is when its row is made."""
     fresh = await ctx.barrier()
-    rows = []
+    response, pace = DescribeTransactionsResponse(), Pace()
     for name in dict.fromkeys(request.transactional_ids):
-        rows.append(_row(ctx.state, name, fresh))
-        await asyncio.sleep(0)  # each may have thousands of partitions
-    return DescribeTransactionsResponse(transaction_states=rows)
+        row = _row(ctx.state, name, fresh)
+        response.transaction_states.append(row)
+        await pace.row(1 + sum(len(topic.partitions) for topic in row.topics))  # there may be thousands
+    path = ("transaction_states", "topics", "partitions")
+    return await encoded(describe_transactions, response, version, *path)
 
 
 def _row(state: State, name: str, fresh: bool) -> TransactionState:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from agent.kafka.context import Context
 from agent.kafka.groups.consumer.draft import preferred_assignor
 from agent.kafka.groups.listing import consumer_state
-from agent.kafka.groups.steps import steps
-from agent.kafka.handlers.lookup import GROUP_OPERATIONS, NOT_ASKED
+from agent.kafka.handlers.lookup import GROUP_COST, GROUP_OPERATIONS, NOT_ASKED
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import consumer_group_describe
 from agent.net.wire.generated.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -23,6 +24,7 @@ from agent.net.wire.generated.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember
@@ -32,19 +34,20 @@ VERSIONS = (0, 1)
 SPEAKS_CLASSIC, SPEAKS_CONSUMER = 0, 1
 
 
-async def handle(
-    ctx: Context, request: ConsumerGroupDescribeRequest, version: int
-) -> ConsumerGroupDescribeResponse:
-    """One answer per group, in the request's order."""
+async def handle(ctx: Context, request: ConsumerGroupDescribeRequest, version: int) -> Encoded:
+    """One answer per group, in the request's order; each as it is when its rows are begun."""
     await ctx.barrier()
-    groups = [_describe(ctx, group_id) async for group_id in steps(request.group_ids)]
+    pace = Pace()
+    groups = [await _describe(ctx, group_id, pace) for group_id in request.group_ids]
     for group in groups:
         asked = request.include_authorized_operations and not group.error_code
         group.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
-    return ConsumerGroupDescribeResponse(groups=groups)
+    response = ConsumerGroupDescribeResponse(groups=groups)
+    return await encoded(consumer_group_describe, response, version, "groups", "members")
 
 
-def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+async def _describe(ctx: Context, group_id: str, pace: Pace) -> DescribedGroup:
+    await pace.row(GROUP_COST)
     if not group_id:
         return DescribedGroup(error_code=Code.INVALID_GROUP_ID, group_id=group_id)
     refused = ctx.services.groups.refusal(group_id)
@@ -59,14 +62,19 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
             error_message=f"Group {shown(group_id)} {why}.",
             group_id=group_id,
         )
-    return DescribedGroup(
+    answer = DescribedGroup(
         group_id=group_id,
         group_state=consumer_state(group),
         group_epoch=data.group_epoch,
         assignment_epoch=data.assignment_epoch,
         assignor_name=preferred_assignor(data, ctx.services.consumer_groups.assignors()),
-        members=[_member(ctx, data, member) for member in data.members.values()],
     )
+    moment = data.note()
+    for member in moment.members.values():
+        one = _member(ctx, moment, member)
+        answer.members.append(one)
+        await pace.row(1 + len(one.assignment.topic_partitions) + len(one.target_assignment.topic_partitions))
+    return answer
 
 
 def _member(ctx: Context, data: ConsumerGroupData, member: ConsumerMember) -> Member:

@@ -13,6 +13,8 @@ TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 NOT_ASKED = -(1 << 31)
+GROUP_COST = 16
+"""Of finding a group and who coordinates it, in rows that are only made (agent/net/wire/steps.py)."""
 
 
 def find_topic(state: State, name: str | None, topic_id: bytes, by_id: bool) -> Topic | None:

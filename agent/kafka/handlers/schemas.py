@@ -22,6 +22,7 @@ from coordination.state.following import Meaning, imported, meaning_of
 from coordination.state.redacting import policy_of
 from coordination.state.types import Partition, Schema, Topic
 from coordination.topic_configs import QUARANTINE
+from objectstore import tasks
 from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
@@ -98,6 +99,12 @@ async def judged(
         raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
     except TooMixed as error:
         raise Rejected(Code.INVALID_RECORD, f"The topic's rules are not evaluated: {error}") from None
+    except Rejected:
+        raise
+    except Exception as error:  # a defect: it concerns no other topic, nor what else is on the connection
+        tasks.tell("judge records", error)
+        what = f"The records cannot be judged by the topic's schema: {type(error).__name__}"
+        raise Rejected(Code.UNKNOWN_SERVER_ERROR, what) from None
 
 
 async def _judged(

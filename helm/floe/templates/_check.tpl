@@ -9,6 +9,7 @@
 {{- include "floe.checkProcesses" . -}}
 {{- include "floe.checkDoors" . -}}
 {{- include "floe.checkParts" . -}}
+{{- include "floe.checkSpark" . -}}
 {{- end -}}
 
 {{- define "floe.checkStop" -}}
@@ -40,6 +41,26 @@
 {{- end -}}
 {{- if and $tls.certManager.enabled (not $tls.enabled) -}}{{- fail "etcd.tls.certManager.enabled needs etcd.tls.enabled" -}}{{- end -}}
 {{- if and $tls.certManager.enabled (not $tls.certManager.issuerRef.name) -}}{{- fail "etcd.tls.certManager.issuerRef.name is empty: name the issuer of etcd's clients" -}}{{- end -}}
+{{- if $tls.certManager.enabled -}}{{- include "floe.checkIssued" (list "etcd" $tls.certManager) -}}{{- end -}}
+{{- end -}}
+
+{{/* How long a certificate holds, (list <of whom> <its certManager>): longer than its renewal comes before its end. */}}
+{{- define "floe.checkIssued" -}}
+{{- with index . 1 -}}
+{{- if le (include "floe.seconds" .duration | int) (include "floe.seconds" .renewBefore | int) -}}
+{{- fail (printf "%s: tls.certManager.duration (%s) must be more than tls.certManager.renewBefore (%s): lower renewBefore, or raise duration" (index $ 0) .duration .renewBefore) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whole seconds of a time such as 1h30m. */}}
+{{- define "floe.seconds" -}}
+{{- $sum := 0 -}}
+{{- $said := regexReplaceAll "[0-9]+ms" . "" -}}
+{{- range $unit, $seconds := dict "d" 86400 "h" 3600 "m" 60 "s" 1 -}}
+{{- with regexFind (printf "[0-9]+%s" $unit) $said -}}{{- $sum = add $sum (mul (trimSuffix $unit . | int64) $seconds) -}}{{- end -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}
 
 {{/* Labels, variables, volumes and containers of the pod: none twice, none that is the chart's. */}}
@@ -53,22 +74,26 @@
 {{- range $key := keys .Values.podAnnotations -}}
 {{- if eq $key "checksum/config" -}}{{- fail "podAnnotations: checksum/config is the chart's own; choose another name" -}}{{- end -}}
 {{- end -}}
-{{- $taken := dict "POD_NAME" "" "POD_IP" "" "NODE_NAME" "" "FLOE_AGENT__NAME" "" "FLOE_AGENT__ROLES" "set groups[].roles" "FLOE_AGENT__ZONE" "set zone" "FLOE_AGENT__PROCESSES" "set processes" "FLOE_AGENT__PORT_STEP" "it is 100" "FLOE_AGENT__SUPERVISOR_PORT" "set supervisorPort" "TMPDIR" "" -}}
-{{- if .Values.etcd.authSecretName -}}{{- $taken = merge $taken (dict "FLOE_LOG__USER" "it is in etcd.authSecretName" "FLOE_LOG__PASSWORD" "it is in etcd.authSecretName") -}}{{- end -}}
-{{- if .Values.objectStore.credentialsSecretName -}}{{- $taken = merge $taken (dict "FLOE_STORE__ACCESS_KEY" "it is in objectStore.credentialsSecretName" "FLOE_STORE__SECRET_KEY" "it is in objectStore.credentialsSecretName") -}}{{- end -}}
-{{- if .Values.sasl.adminSecretName -}}{{- $taken = merge $taken (dict "FLOE_SASL__ADMIN_PASSWORD" "it is in sasl.adminSecretName") -}}{{- end -}}
+{{- $taken := include "floe.ownEnv" . | fromJson -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^FLOE_(LISTENERS(__.*)?|(HTTP|PEERS)__PORT)$" .name -}}{{- fail (printf "extraEnv: instead of %s set kafka, listeners, http.port or peers.port, which Services and probes follow" .name) -}}{{- end -}}
 {{- if hasKey $taken .name -}}{{- fail (printf "extraEnv: %s is there already: %s" .name (default "the chart sets it, or the list has it twice" (get $taken .name))) -}}{{- end -}}
 {{- $_ := set $taken .name "" -}}
 {{- end -}}
 {{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" "etcd-auth" "" "store-keys" "" "users" "" -}}
-{{- range (include "floe.listeners" . | fromJson).listeners -}}{{- $_ := set $volumes (printf "%s-tls" .id) "" -}}{{- end -}}
+{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/etcd-auth" "" "/etc/floe/store-keys" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
+{{- range (include "floe.listeners" . | fromJson).listeners -}}
+{{- if and .encrypted $.Values.etcd.tls.enabled (eq .id "etcd") -}}
+{{- fail (printf "listeners: %s speaks %s, and the volume etcd-tls of its certificate is the one of etcd.tls.enabled: rename the listener" .name .protocol) -}}
+{{- end -}}
+{{- $_ := set $volumes (printf "%s-tls" .id) "" -}}
+{{- if .encrypted -}}{{- $_ := set $paths (printf "/etc/floe/tls/%s" .id) "" -}}{{- end -}}
+{{- end -}}
+{{- if .Values.http.tls.secretName -}}{{- $_ := set $volumes "http-tls" "" -}}{{- $_ := set $paths "/etc/floe/tls/http" "" -}}{{- end -}}
 {{- range .Values.extraVolumes -}}
 {{- if hasKey $volumes .name -}}{{- fail (printf "extraVolumes: the volume %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
 {{- $_ := set $volumes .name "" -}}
 {{- end -}}
-{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/etcd-auth" "" "/etc/floe/store-keys" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
 {{- range .Values.extraVolumeMounts -}}
 {{- if not (hasKey $volumes .name) -}}{{- fail (printf "extraVolumeMounts: %s is mounted and extraVolumes has no such volume" .name) -}}{{- end -}}
 {{- $path := trimSuffix "/" .mountPath -}}
@@ -77,6 +102,12 @@
 {{- end -}}
 {{- $ports := dict "kafka" "" "peers" "" "http" "" (toString .Values.kafka.port) "" (toString .Values.peers.port) "" (toString .Values.http.port) "" -}}
 {{- range .Values.listeners -}}{{- $ports = merge $ports (dict (include "floe.portName" .name) "" (toString .port) "") -}}{{- end -}}
+{{- if gt (int .Values.processes) 1 -}}
+{{- $ports = merge $ports (dict "supervisor" "" (toString .Values.supervisorPort) "") (include "floe.otherNames" . | fromJson) -}}
+{{- range $first := concat .Values.listeners (list .Values.kafka .Values.peers .Values.http) -}}
+{{- range $port := include "floe.otherPorts" (list $ $first.port) | fromJsonArray -}}{{- $_ := set $ports (toString $port) "" -}}{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $containers := dict "agent" "" "has-services" "" -}}
 {{- range concat .Values.initContainers .Values.sidecars -}}
 {{- if hasKey $containers .name -}}{{- fail (printf "initContainers and sidecars: the container %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
@@ -88,6 +119,15 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Variables that the chart gives an agent, as an object of JSON: what to set instead. */}}
+{{- define "floe.ownEnv" -}}
+{{- $taken := dict "POD_NAME" "" "POD_IP" "" "NODE_NAME" "" "FLOE_AGENT__NAME" "" "FLOE_AGENT__ROLES" "set groups[].roles" "FLOE_AGENT__ZONE" "set zone" "FLOE_AGENT__PROCESSES" "set processes" "FLOE_AGENT__PORT_STEP" "it is 100" "FLOE_AGENT__SUPERVISOR_PORT" "set supervisorPort" "TMPDIR" "" -}}
+{{- if .Values.etcd.authSecretName -}}{{- $taken = merge $taken (dict "FLOE_LOG__USER" "it is in etcd.authSecretName" "FLOE_LOG__PASSWORD" "it is in etcd.authSecretName") -}}{{- end -}}
+{{- if .Values.objectStore.credentialsSecretName -}}{{- $taken = merge $taken (dict "FLOE_STORE__ACCESS_KEY" "it is in objectStore.credentialsSecretName" "FLOE_STORE__SECRET_KEY" "it is in objectStore.credentialsSecretName") -}}{{- end -}}
+{{- if .Values.sasl.adminSecretName -}}{{- $taken = merge $taken (dict "FLOE_SASL__ADMIN_PASSWORD" "it is in sasl.adminSecretName") -}}{{- end -}}
+{{- $taken | toJson -}}
 {{- end -}}
 
 {{- define "floe.checkNames" -}}
@@ -105,9 +145,13 @@
 {{- $listeners = append $listeners .name -}}
 {{- if .external -}}{{- include "floe.service" (list $services (printf "%s-%s" $full (include "floe.portName" .name)) (printf "listener %s" .name)) -}}{{- end -}}
 {{- end -}}
+{{- $made := dict -}}
+{{- include "floe.checkMade" (list . $made) -}}
 {{- range (include "floe.groups" . | fromJson).groups -}}
 {{- if has .group $names -}}{{- fail (printf "groups: %q is there twice" .group) -}}{{- end -}}
 {{- $names = append $names .group -}}
+{{- $maker := printf "%s %s" $.Values.kind .workload -}}
+{{- with get $made $maker -}}{{- fail (printf "groups: the %s would be there twice, for %s and for a group of agents: rename the group" $maker .) -}}{{- end -}}
 {{- /* Its pods have the label controller-revision-hash: its name, '-' and ten characters; a label has 63. */ -}}
 {{- if and (eq $.Values.kind "StatefulSet") (gt (len .workload) 52) -}}
 {{- fail (printf "groups: the StatefulSet %s has a name of %d characters, and 52 are possible: shorten the release's name or the group's" .workload (len .workload)) -}}
@@ -117,6 +161,33 @@
 {{- range $.Values.listeners -}}
 {{- if .external -}}{{- include "floe.service" (list $services (printf "%s-%d-%s" $group.workload $ordinal (include "floe.portName" .name)) (printf "listener %s for an agent of group %s" .name $group.group)) -}}{{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Notes in the second what makes pods beside the groups of agents, (list <context> <names so far>), and refuses names that Kubernetes
+would: a CronJob's jobs have eleven characters more than it, a StatefulSet's pods as above, and a Job's name is a label.
+*/}}
+{{- define "floe.checkMade" -}}
+{{- $made := index . 1 -}}
+{{- with index . 0 -}}
+{{- $full := include "floe.fullname" . -}}
+{{- $audit := .Values.spark.audit -}}
+{{- $all := list -}}
+{{- if .Values.quickstart.enabled -}}{{- $all = list (list "StatefulSet" "etcd" 52 "quickstart.enabled") (list "StatefulSet" "minio" 52 "quickstart.enabled") -}}{{- end -}}
+{{- if and $audit.enabled $audit.continuous.enabled -}}{{- $all = append $all (list "Deployment" "audit" 253 "spark.audit.continuous.enabled") -}}{{- end -}}
+{{- if and $audit.enabled (not $audit.continuous.enabled) -}}{{- $all = append $all (list "CronJob" "audit" 52 "spark.audit.enabled") -}}{{- end -}}
+{{- if and $audit.enabled $audit.wholeSchedule -}}{{- $all = append $all (list "CronJob" "audit-whole" 52 "spark.audit.wholeSchedule") -}}{{- end -}}
+{{- if .Values.spark.maintenance.enabled -}}{{- $all = append $all (list "CronJob" "maintenance" 52 "spark.maintenance.enabled") -}}{{- end -}}
+{{- if .Values.objectStore.prepare -}}{{- $all = append $all (list "Job" (printf "bucket-%d" .Release.Revision) 63 "objectStore.prepare") -}}{{- end -}}
+{{- range $each := $all -}}
+{{- $name := printf "%s-%s" $full (index $each 1) -}}
+{{- $most := index $each 2 -}}
+{{- if gt (len $name) $most -}}
+{{- fail (printf "%s: the %s %s has a name of %d characters, and %d are possible: set fullnameOverride to %d at most, or leave it out" (index $each 3) (index $each 0) $name (len $name) $most (sub $most (add 1 (len (index $each 1))))) -}}
+{{- end -}}
+{{- $_ := set $made (printf "%s %s" (index $each 0) $name) (index $each 3) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -227,6 +298,10 @@
 {{- $_ := set $taken (toString $port) (first $first) -}}
 {{- end -}}
 {{- end -}}
+{{- $names := merge (dict "supervisor" "supervisorPort") (include "floe.otherNames" . | fromJson) -}}
+{{- range $listener := .Values.listeners -}}
+{{- with get $names (include "floe.portName" .name) -}}{{- fail (printf "listeners: the port %s would be there twice, for the listener and, with processes=%d, for %s: rename the listener" (include "floe.portName" $listener.name) $count .) -}}{{- end -}}
+{{- end -}}
 {{- range (include "floe.groups" . | fromJson).groups -}}
 {{- $memory := dig "limits" "memory" "" .resources | toString -}}
 {{- if regexMatch "^[0-9]+[MG]i$" $memory -}}
@@ -240,6 +315,21 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Names of the ports of a pod's other agents, as an object of JSON: whose each is. */}}
+{{- define "floe.otherNames" -}}
+{{- $names := dict -}}
+{{- range $id := prepend (include "floe.ids" . | fromJsonArray) "http" -}}
+{{- range $number := untilStep 1 (int $.Values.processes) 1 -}}{{- $_ := set $names (printf "%s-%d" $id $number) (printf "%s-%d of a pod's other agents" $id $number) -}}{{- end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{- define "floe.ids" -}}
+{{- $ids := list -}}
+{{- range (include "floe.listeners" . | fromJson).listeners -}}{{- $ids = append $ids .id -}}{{- end -}}
+{{- $ids | toJson -}}
 {{- end -}}
 
 {{/* Certificates and logins of Kafka's listeners. */}}
@@ -271,6 +361,7 @@
 {{- end -}}
 {{- if and .encrypted .tls.certManager.enabled -}}
 {{- if not .tls.certManager.issuerRef.name -}}{{- fail (printf "%s: tls.certManager.issuerRef.name is empty: name the issuer that clients trust" $where) -}}{{- end -}}
+{{- include "floe.checkIssued" (list $where .tls.certManager) -}}
 {{- if not (include "floe.listenerNames" (list $ .) | fromJsonArray) -}}
 {{- fail (printf "%s: tls.dnsNames is empty, and a certificate is for names: say those under which clients reach it" $where) -}}
 {{- end -}}
@@ -309,5 +400,41 @@
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.enabled needs ingress.hosts: without one it would answer for every name" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Variables, volumes and mounts of Spark's pods: as those of an agent's, none twice. */}}
+{{- define "floe.checkSpark" -}}
+{{- with .Values.spark -}}
+{{- if or .audit.enabled .maintenance.enabled -}}
+{{- $taken := dict "HOME" "the chart sets it" "FLOE_BOOTSTRAP" "the chart sets it" "FLOE_HTTP" "the chart sets it" "FLOE_JARS" "set spark.jars" "FLOE_SPARK_JARS" "set spark.jars" "FLOE_KAFKA_JARS" "set spark.kafkaJars" -}}
+{{- if $.Values.objectStore.credentialsSecretName -}}{{- $taken = merge $taken (dict "AWS_ACCESS_KEY_ID" "it is in objectStore.credentialsSecretName" "AWS_SECRET_ACCESS_KEY" "it is in objectStore.credentialsSecretName") -}}{{- end -}}
+{{- range $.Values.extraEnv -}}
+{{- $name := .name -}}
+{{- with get $taken .name -}}{{- fail (printf "extraEnv: Spark's jobs have it too, and there %s is already: %s; or leave spark out" $name .) -}}{{- end -}}
+{{- $_ := set $taken .name "extraEnv sets it" -}}
+{{- end -}}
+{{- $taken = merge $taken (include "floe.ownEnv" $ | fromJson) -}}
+{{- range .extraEnv -}}
+{{- if hasKey $taken .name -}}{{- fail (printf "spark.extraEnv: %s is there already: %s" .name (default "the chart sets it" (get $taken .name))) -}}{{- end -}}
+{{- $_ := set $taken .name "the list has it twice" -}}
+{{- end -}}
+{{- $volumes := dict "config" "the chart's own" "scratch" "the chart's own" -}}
+{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/tmp" "" "/etc/floe" "" "/opt/floe" "" -}}
+{{- range $volume, $_ := include "floe.keys" $ | fromJson -}}{{- $_ := set $volumes $volume "the chart's own" -}}{{- $_ := set $paths (printf "/etc/floe/%s" $volume) "" -}}{{- end -}}
+{{- range $.Values.extraVolumes -}}{{- $_ := set $volumes .name "one of extraVolumes" -}}{{- end -}}
+{{- range .extraVolumes -}}
+{{- if hasKey $volumes .name -}}{{- fail (printf "spark.extraVolumes: the volume %s is %s or there twice; choose another name" .name (get $volumes .name)) -}}{{- end -}}
+{{- $_ := set $volumes .name "spark.extraVolumes'" -}}
+{{- end -}}
+{{- range $where, $mounts := dict "extraVolumeMounts" $.Values.extraVolumeMounts "spark.extraVolumeMounts" .extraVolumeMounts -}}
+{{- range $mounts -}}
+{{- if not (hasKey $volumes .name) -}}{{- fail (printf "%s: %s is mounted and Spark's pods have no such volume" $where .name) -}}{{- end -}}
+{{- $path := trimSuffix "/" .mountPath -}}
+{{- if hasKey $paths $path -}}{{- fail (printf "%s: something is mounted at %s of Spark's pods already; choose another path" $where .mountPath) -}}{{- end -}}
+{{- $_ := set $paths $path "" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

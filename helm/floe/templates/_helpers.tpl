@@ -55,6 +55,21 @@ metadata:
   {{- end }}
 {{- end -}}
 
+{{/* metadata of a pod that something makes, (list <context> <its labels> <its annotations>), with those that all pods have. */}}
+{{- define "floe.podMetadata" -}}
+{{- $context := index . 0 -}}
+metadata:
+  labels: {{- merge (dict) (index . 1) $context.Values.commonLabels | toYaml | nindent 4 }}
+  {{- with merge (dict) (index . 2) $context.Values.commonAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{/* What changes with the agents' configuration, as an annotation: pods that read it at their start are made anew. */}}
+{{- define "floe.configChecksum" -}}
+checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha256sum }}
+{{- end -}}
+
 {{- define "floe.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "floe.fullname" .) .Values.serviceAccount.name -}}

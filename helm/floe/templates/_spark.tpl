@@ -15,7 +15,7 @@ spec:
       backoffLimit: 0
       ttlSecondsAfterFinished: 86400
       template:
-        {{- include "floe.sparkPod" (merge (dict "restart" "Never" "labels" dict) .) | trim | nindent 8 }}
+        {{- include "floe.sparkPod" (merge (dict "restart" "Never" "labels" dict "annotations" dict) .) | trim | nindent 8 }}
 {{ end -}}
 
 {{/* Spark that stays, (dict "context" "name" "command" "resources"). */}}
@@ -33,21 +33,22 @@ spec:
   selector:
     matchLabels: {{- merge (include "floe.testSelector" .context | fromYaml) $labels | toYaml | nindent 6 }}
   template:
-    {{- include "floe.sparkPod" (merge (dict "restart" "Always" "labels" $labels) .) | trim | nindent 4 }}
+    {{- $annotations := include "floe.configChecksum" .context | fromYaml }}
+    {{- include "floe.sparkPod" (merge (dict "restart" "Always" "labels" $labels "annotations" $annotations) .) | trim | nindent 4 }}
 {{ end -}}
 
-{{/* A pod's labels and spec, (dict "context" "command" "resources" "restart" "labels"). */}}
+{{/* A pod's metadata and spec, (dict "context" "command" "resources" "restart" "labels" "annotations"). */}}
 {{- define "floe.sparkPod" -}}
 {{- $command := .command }}
 {{- $resources := .resources }}
 {{- $restart := .restart }}
 {{- $labels := .labels }}
+{{- $annotations := .annotations }}
 {{- with .context }}
 {{- $full := include "floe.fullname" . }}
 {{- $group := first (include "floe.groups" . | fromJson).groups }}
 {{- $scheme := ternary "http" "https" (empty .Values.http.tls.secretName) }}
-metadata:
-  labels: {{- merge (include "floe.testSelector" . | fromYaml) $labels .Values.commonLabels | toYaml | nindent 4 }}
+{{ include "floe.podMetadata" (list . (merge (include "floe.testSelector" . | fromYaml) $labels) $annotations) }}
 spec:
   restartPolicy: {{ $restart }}
   serviceAccountName: {{ include "floe.serviceAccountName" . }}

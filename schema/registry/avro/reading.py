@@ -26,6 +26,9 @@ PATH_CHARS_MAX = 2_000
 SIZE_MAX = (1 << 31) - 1
 """Bytes of a fixed."""
 
+MARKS = ("confluent:tags", "confluent.tags", "floe.redact")
+"""Attributes that mark what is not for everybody (schema/redaction)."""
+
 ORDERS = ("ascending", "descending", "ignore")
 _NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{NAME_CHARS_MAX - 1}}}")
 _IS_NAME = f"letters, digits and _, no digit first, {NAME_CHARS_MAX} at most"
@@ -80,7 +83,12 @@ class Reader:
             _wrong(_at(path, "type"), f"must be the name of a type, {told}; a union or type stands by itself")
         found = self._referred(kind, space, path)
         more = _more(said, _OF_TYPES)
-        return Type(kind, more=more) if kind in PRIMITIVES and more else found
+        if kind in PRIMITIVES:
+            return Type(kind, more=more) if more else found
+        for mark in (one for one in MARKS if one in more):
+            remedy = f"mark the field that has it, or {kind} where it is defined"
+            _wrong(path, f"{shown(mark)} beside the name of a type marks nothing: {remedy}")
+        return found
 
     def _referred(self, name: str, space: str, path: str) -> Type:
         if name in PRIMITIVES:

@@ -11,7 +11,7 @@ from typing import Any
 
 from schema.registry.json.nodes import ATOMS, Node, Number
 from schema.registry.json.patterns import matches
-from schema.registry.json.values import accepts, atom
+from schema.registry.json.values import Verdict, atom
 
 Nodes = frozenset[Node]
 """Schemas that all take a value."""
@@ -23,11 +23,11 @@ NUMBERS = frozenset({"integer", "fraction"})
 class Facts:
     """What such schemas demand together. `nodes` is closed: schemas that these demand are in it.
 
-    `spend` is told how often a schema was looked at, as far as that may be often.
+    `takes` tells whether a schema takes a value that is listed in one of them.
     """
 
     nodes: Nodes
-    spend: Callable[[int], None]
+    takes: Callable[[Node, Any], Verdict]
 
     @cached_property
     def ordered(self) -> list[Node]:
@@ -68,8 +68,7 @@ class Facts:
         return [
             value
             for value in given
-            if atom(value) in types
-            and not any(accepts(node, value, self.spend) is False for node in self.ordered)
+            if atom(value) in types and not any(self.takes(node, value) is False for node in self.ordered)
         ]
 
     @cached_property

@@ -90,6 +90,7 @@ class _Builder:
         node.types = _types(said.get("type"))
         node.values = _values(said)
         node.known = None if node.values is None else frozenset(map(frozen, node.values))
+        node.kinds = frozenset(kind for kind, _ in node.known or ())
         for keyword, name in _NUMBERS.items():
             if keyword in said and not isinstance(said[keyword], bool):
                 setattr(node, name, said[keyword])

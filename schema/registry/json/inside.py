@@ -7,12 +7,12 @@ partially open where a schema says what they are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from schema.registry.json.facts import Facts, Nodes, of_item, of_property
 from schema.registry.json.kinds import Path, difference
 from schema.registry.json.nodes import Node
-from schema.registry.json.values import accepts
+from schema.registry.json.values import Verdict
 from schema.registry.parsed import Difference
 
 ANYTHING: Nodes = frozenset()
@@ -31,6 +31,10 @@ class Judge(Protocol):
 
     def empty(self, nodes: Nodes) -> bool:
         """Whether no value is taken by all of these, as far as that is to be told."""
+        ...
+
+    def takes(self, node: Node, value: Any) -> Verdict:
+        """Whether a schema takes a value by itself."""
         ...
 
     def texts(self) -> Node:
@@ -111,7 +115,7 @@ def _names(demanded: Node, facts: Facts, path: Path, judge: Judge) -> Iterator[D
     """`propertyNames`: of a closed writer each name, of others what they demand themselves."""
     if all(any(one.never for one in before) for before in facts.others(None, ())):
         there = [name for name in facts.names if not any(one.never for one in facts.property(name))]
-        if all(accepts(demanded, name, judge.spend) for name in there):
+        if all(judge.takes(demanded, name) for name in there):
             return
     before = [node.names for node in facts.nodes if node.names is not None]
     judge.wait(demanded, frozenset((*before, judge.texts())), (path, "propertyNames"))

@@ -12,14 +12,15 @@ from fractions import Fraction
 from typing import Any
 
 from schema.registry.json.nodes import Node
-from schema.registry.json.patterns import matches
-from schema.registry.json.text import frozen, read, shown
-from schema.registry.json.values import Checks, Look, TooMuch, atom
+from schema.registry.json.text import read, shown
+from schema.registry.json.values import PATTERNS_PER_LOOK, Checks, Look, TooMuch, atom, both
 from schema.registry.parsed import InvalidSchema
 
 LOOKS_SPARE = 1_000
 LOOKS_PER_BYTE = 8
-"""Schemas that are held against parts of one record: so many, and so many more for each of its bytes."""
+"""Schemas that are held against parts of one record: so many, and so many more for each of its bytes. What
+takes longer, as a part is large, counts as several (values.py).
+"""
 
 RECORD_BYTES_MAX = 64 << 20
 """Bytes of one record's text."""
@@ -94,7 +95,7 @@ def parsed(payload: bytes) -> Any:
 
 def why(look: Look, node: Node, value: Any) -> str:
     """Why the schema does not take the value: the place, by names and numbers, and what is wrong there."""
-    path, reason = "", _here(node, value)
+    path, reason = "", _here(look, node, value)
     for _ in range(STEPS_MAX):
         if reason is not None:
             break
@@ -105,7 +106,7 @@ def why(look: Look, node: Node, value: Any) -> str:
         sure = (each for each in found if look.accepts(each[1], each[2]) is False)
         step, node, value = next(sure, found[0])
         path += step
-        reason = _here(node, value)
+        reason = _here(look, node, value)
     told = reason or f"is not what the schema demands ({node.place})"
     return f"field `{path.lstrip('.')}`: {told}" if path else told
 
@@ -117,23 +118,23 @@ def _undecided(told: str) -> str:
     return f"{_NOT_JUDGED}: whether it fits depends on keywords that Floe does not apply (docs/schemas.md)"
 
 
-def _here(node: Node, value: Any) -> str | None:
+def _here(look: Look, node: Node, value: Any) -> str | None:
     """What is wrong with the value itself, whatever is inside."""
     kind = atom(value)
     if node.never:
         return "nothing may stand here: the schema allows no such property or item"
     if kind not in node.types:
         return f"is {_kind(kind)}, and not {' or '.join(map(_kind, sorted(node.types)))}"
-    if node.known is not None and frozen(value) not in node.known:
+    if node.known is not None and look.forms.of(value) not in node.known:
         listed = ", ".join(shown(one)[:_PIECE] for one in (node.values or ())[:_NAMED_MAX])
         return f"{shown(value)} is none of the listed values: {listed}"
-    for what, bad in _bounds(node, kind, value):
+    for what, bad in _bounds(look, node, kind, value):
         if bad:
             return f"{shown(value)[:_PIECE]} breaks {what}"
     if kind == "object":
         missing = sorted(node.required - value.keys())
-        for name, needed in node.dependent_required.items():
-            missing += sorted(needed - value.keys()) if name in value else []
+        for name in both(node.dependent_required, value):
+            missing += sorted(node.dependent_required[name] - value.keys())
         if missing:
             more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
             named = ", ".join(f"`{name[:_PIECE]}`" for name in missing[:_NAMED_MAX])
@@ -141,7 +142,7 @@ def _here(node: Node, value: Any) -> str | None:
     return None
 
 
-def _bounds(node: Node, kind: str, value: Any) -> Iterator[tuple[str, bool]]:
+def _bounds(look: Look, node: Node, kind: str, value: Any) -> Iterator[tuple[str, bool]]:
     """Each bound of the schema for a value of this type, and whether the value breaks it."""
     if kind in ("integer", "fraction"):
         yield f"maximum {node.maximum}", node.maximum is not None and value > node.maximum
@@ -154,10 +155,10 @@ def _bounds(node: Node, kind: str, value: Any) -> Iterator[tuple[str, bool]]:
     elif kind == "string":
         yield from _sizes("Length", len(value), node.min_length, node.max_length)
         if node.pattern is not None:
-            yield f"pattern {shown(node.pattern)}", matches(node.pattern, value) is False
+            yield f"pattern {shown(node.pattern)}", look.matches(node.pattern, value) is False
     elif kind == "array":
         yield from _sizes("Items", len(value), node.min_items, node.max_items)
-        yield "uniqueItems", node.unique and len({frozen(one) for one in value}) < len(value)
+        yield "uniqueItems", node.unique and not look.forms.different(value)
     elif kind == "object":
         yield from _sizes("Properties", len(value), node.min_properties, node.max_properties)
 
@@ -169,7 +170,7 @@ def _sizes(what: str, size: int, least: Any, most: Any) -> Iterator[tuple[str, b
 
 def _further(look: Look, node: Node, value: Any) -> Iterator[tuple[str, Node, Any]]:
     """Where the schema leads to a part, or another schema, that is not taken: the step, and both."""
-    for step, one, part in _inside(node, value):
+    for step, one, part in _inside(look, node, value):
         if look.accepts(one, part) is not True:
             yield step, one, part
     for one in node.all_of:
@@ -187,19 +188,22 @@ def _further(look: Look, node: Node, value: Any) -> Iterator[tuple[str, Node, An
                 yield "", fitting[0], value
 
 
-def _inside(node: Node, value: Any) -> Iterator[tuple[str, Node, Any]]:
+def _inside(look: Look, node: Node, value: Any) -> Iterator[tuple[str, Node, Any]]:
     if isinstance(value, list):
         for at, item in enumerate(value):
             one = node.prefix[at] if at < len(node.prefix) else node.rest
             if one is not None:
                 yield f"[{at}]", one, item
     if isinstance(value, dict):
-        yield from (("", one, value) for name, one in node.dependent.items() if name in value)
-        for name, held in value.items():
+        yield from (("", node.dependent[name], value) for name in both(node.dependent, value))
+        speaks = node.names is not None or node.patterns or node.additional is not None
+        for name in value if speaks else [each for each in value if each in node.properties]:
+            held = value[name]
             step = f".{name[:_PIECE]}"
             if node.names is not None:
                 yield step, node.names, name
-            fitting = [one for pattern, one in node.patterns.items() if matches(pattern, name) is not False]
+            look.spend(len(node.patterns) // PATTERNS_PER_LOOK)
+            fitting = [one for each, one in node.patterns.items() if look.matches(each, name) is not False]
             if name in node.properties:
                 fitting.append(node.properties[name])
             elif not fitting and node.additional is not None:
@@ -213,7 +217,7 @@ def _together(look: Look, node: Node, value: Any) -> str | None:
         told = ", ".join(one[:_PIECE] for one in node.opaque)
         return f"{_NOT_JUDGED}: Floe does not apply {told} here"
     pattern = node.pattern
-    if pattern is not None and isinstance(value, str) and matches(pattern, value) is None:
+    if pattern is not None and isinstance(value, str) and look.matches(pattern, value) is None:
         return f"{_NOT_JUDGED}: pattern {shown(pattern)} is not matched in linear time (RE2)"
     if isinstance(value, list) and node.contains is not None:
         return "has too few, or too many, items that `contains` asks for"

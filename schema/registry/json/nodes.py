@@ -29,6 +29,8 @@ class Node:
     values: tuple[Any, ...] | None = None
     known: frozenset[Any] | None = None
     """The values, frozen."""
+    kinds: frozenset[str] = frozenset()
+    """What is listed there: `object`, `array` and the like, as `frozen` calls them."""
     maximum: Number | None = None
     exclusive_maximum: Number | None = None
     minimum: Number | None = None

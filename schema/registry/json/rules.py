@@ -20,8 +20,8 @@ from schema.registry.json.keywords import plain, type_kind
 from schema.registry.json.kinds import Path, difference
 from schema.registry.json.nodes import Node
 from schema.registry.json.same import merged
-from schema.registry.json.text import frozen
-from schema.registry.json.values import accepts, atom
+from schema.registry.json.text import Forms
+from schema.registry.json.values import Verdict, accepts, atom
 from schema.registry.parsed import Difference
 
 STEPS_MAX = 100_000
@@ -71,6 +71,7 @@ class Comparison:
 
     def __init__(self) -> None:
         self._steps = 0
+        self._forms = Forms()  # of values that the schemas list
         self._facts: dict[Nodes, Facts] = {}
         self._closed: dict[Nodes, Nodes] = {}
         self._made: dict[tuple[str, Any], Node] = {}
@@ -140,6 +141,10 @@ class Comparison:
         """Schemas were, or will be, looked at so often by themselves. Raises _TooMuch."""
         self._step(looks // LOOKS_PER_STEP)
 
+    def takes(self, node: Node, value: Any) -> Verdict:
+        """Whether a schema takes a value that is listed in one. Raises _TooMuch."""
+        return accepts(node, value, self.spend, self._forms)
+
     def _step(self, count: int = 1) -> None:
         self._steps += count
         if self._steps > STEPS_MAX:
@@ -153,7 +158,7 @@ class Comparison:
 
     def _known(self, nodes: Nodes) -> Facts:
         if nodes not in self._facts:
-            self._facts[nodes] = Facts(nodes, self.spend)
+            self._facts[nodes] = Facts(nodes, self.takes)
         return self._facts[nodes]
 
     def _special(self, kind: str, value: Any) -> Node:
@@ -202,18 +207,18 @@ class Comparison:
         """The values of an enumeration, one by one."""
         self._step(len(values))
         reader, path = pair.reader, pair.path
-        verdicts = [accepts(reader, value, self.spend) for value in values]
+        verdicts = [self.takes(reader, value) for value in values]
         if False not in verdicts:
             yield from self._demands(pair, facts) if None in verdicts else ()
             return
         refused = values[verdicts.index(False)]
-        inside = [one for one in reader.all_of if accepts(one, refused, self.spend) is False]
+        inside = [one for one in reader.all_of if self.takes(one, refused) is False]
         for one in inside:
             self.wait(one, pair.writer, path, pair.wrap, pair.branches)
         if atom(refused) not in reader.types:
             yield difference(type_kind(reader, frozenset({atom(refused)})), path)
         elif reader.known is not None:
-            fewer = reader.known < frozenset(map(frozen, values))
+            fewer = reader.known < frozenset(map(self._forms.of, values))
             yield difference("ENUM_ARRAY_NARROWED" if fewer else "ENUM_ARRAY_CHANGED", path, "enum")
         elif reader.any_of or reader.one_of:
             yield difference(_sum_kind(pair, facts, len(reader.any_of or reader.one_of)), path)
@@ -353,9 +358,7 @@ class Comparison:
 
     def _no_property(self, facts: Facts, name: str, depth: int) -> bool:
         """Whether a required property cannot be."""
-        unnamed = any(
-            accepts(node.names, name, self.spend) is False for node in facts.nodes if node.names is not None
-        )
+        unnamed = any(self.takes(node.names, name) is False for node in facts.nodes if node.names is not None)
         return unnamed or self.empty(facts.property(name), depth + 1)
 
     def _no_item(self, facts: Facts, depth: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from json.encoder import encode_basestring
@@ -19,6 +19,9 @@ NESTING_MAX = 100
 DIGITS_MAX = 1_000
 """Characters of one number, and its exponent."""
 SHOWN_MAX = 120  # characters of a value in a message
+
+_KEPT = frozenset({dict, list, Decimal})
+"""Types of values that cost something to freeze."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 """Texts and brackets. A text that nobody ends matches as well: none is looked at twice."""
@@ -90,17 +93,51 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
-def frozen(value: Any) -> Any:
-    """What is equal to JSON Schema is equal here, and has one hash: 1 and 1.0, not 1 and true."""
+def frozen(value: Any, inside: Callable[[Any], Any] | None = None) -> Any:
+    """What is equal to JSON Schema is equal here, and has one hash: 1 and 1.0, not 1 and true.
+
+    `inside`: what freezes the parts of a value. Hashes are kept, whatever the size, and nobody can write
+    many numbers with the same one.
+    """
+    inside = inside or frozen
     if isinstance(value, Mapping):
-        return ("object", frozenset((name, frozen(one)) for name, one in value.items()))
+        return ("object", frozenset((name, inside(one)) for name, one in value.items()))
     if isinstance(value, list):
-        return ("array", tuple(frozen(one) for one in value))
+        return ("array", frozenset(enumerate(map(inside, value))))
     if isinstance(value, bool) or value is None:
         return ("constant", value)
+    if isinstance(value, str):
+        return ("text", value)
+    if isinstance(value, int):
+        return ("number", f"{value:x}/1")
     if isinstance(value, float) and not math.isfinite(value):
         return ("number", value)
-    return ("text", value) if isinstance(value, str) else ("number", Fraction(value))
+    number = Fraction(value)
+    return ("number", f"{number.numerator:x}/{number.denominator:x}")
+
+
+class Forms:
+    """Values as they are frozen, each object and array once. Somebody holds them as long as this is asked."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+        self._different: dict[int, bool] = {}
+
+    def of(self, value: Any) -> Any:
+        """The value, frozen."""
+        if type(value) not in _KEPT:
+            return frozen(value)
+        found = self._made.get(id(value))
+        if found is None:
+            found = self._made[id(value)] = frozen(value, self.of)
+        return found
+
+    def different(self, values: list[Any]) -> bool:
+        """Whether no two of an array's items are equal."""
+        found = self._different.get(id(values))
+        if found is None:
+            found = self._different[id(values)] = len({self.of(one) for one in values}) == len(values)
+        return found
 
 
 def _check_size(text: str, bytes_max: int) -> None:

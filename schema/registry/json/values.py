@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from schema.registry.json.nodes import Node
 from schema.registry.json.patterns import matches
-from schema.registry.json.text import frozen
+from schema.registry.json.text import Forms
 
 Verdict: TypeAlias = bool | None
 Check: TypeAlias = "Callable[[Look, Node, Any], Verdict]"
@@ -18,10 +20,27 @@ Checks: TypeAlias = tuple[tuple[Check, ...], bool]
 LOOKS_MAX = 100_000
 """Schemas that are held against parts of one value; beyond, it is not to be told."""
 
+CHARS_PER_LOOK = 256
+"""Characters of a text that a pattern is looked for in, which count as one more look."""
+PATTERNS_PER_LOOK = 4
+"""Patterns that the name of a property is held against, which do."""
+DIGITS_PER_LOOK = 16
+"""Digits of two numbers, one of which may be a multiple of the other, which do."""
+PARTS_PER_LOOK = 16
+"""Parts of two values that are equal, and names that have to be there, which do."""
 
-def accepts(node: Node, value: Any, spend: Callable[[int], None] = lambda looks: None) -> Verdict:
-    """Whether the schema takes the value, as read from JSON text. `spend` is told how often it was looked."""
-    look = Look()
+
+def accepts(
+    node: Node,
+    value: Any,
+    spend: Callable[[int], None] = lambda looks: None,
+    forms: Forms | None = None,
+) -> Verdict:
+    """Whether the schema takes the value, as read from JSON text. `spend` is told how often it was looked.
+
+    `forms`: what is kept of values that are held from one call to the next.
+    """
+    look = Look(forms=forms)
     try:
         return look.accepts(node, value)
     except (RecursionError, TooMuch):
@@ -32,7 +51,7 @@ def accepts(node: Node, value: Any, spend: Callable[[int], None] = lambda looks:
 
 def takes_by_itself(node: Node, value: Any) -> Verdict:
     """Whether the schema takes a value that has no parts, whatever those that it leads to say of it."""
-    return _every(check(_ALONE, node, value) for check in (_plain, _number, _text))
+    return _every(check(_ALONE, node, value) for check in (_plain, _listed, _number, _text))
 
 
 class TooMuch(Exception):
@@ -40,11 +59,20 @@ class TooMuch(Exception):
 
 
 class Look:
-    """Holds schemas against one value and its parts, each pair once: schemas may share others."""
+    """Holds schemas against one value and its parts, each pair once: schemas may share others.
 
-    def __init__(self, looks_max: int = LOOKS_MAX, checks: dict[Node, Checks] | None = None) -> None:
-        """`checks`: what is kept of schemas from one value to the next."""
+    A look costs about the same, whatever the value: what takes longer is counted as several.
+    """
+
+    def __init__(
+        self,
+        looks_max: int = LOOKS_MAX,
+        checks: dict[Node, Checks] | None = None,
+        forms: Forms | None = None,
+    ) -> None:
+        """`checks`: what is kept of schemas from one value to the next; `forms`: of values."""
         self.count = 0
+        self.forms = forms if forms is not None else Forms()
         self._looks_max = looks_max
         self._checks = checks if checks is not None else {}
         self._known: dict[tuple[Node, int], Verdict] = {}
@@ -58,21 +86,28 @@ class Look:
         if checks is None:
             checks = self._checks[node] = _checks_of(node)
         if not checks[1]:  # nothing inside: quicker looked at again than looked up
-            self._spend()
+            self.spend(1)
             return _every(check(self, node, value) for check in checks[0])
         key = (node, id(value))
         if key not in self._known:
-            self._spend()
+            self.spend(1)
             self._known[key] = _every(check(self, node, value) for check in checks[0])
         return self._known[key]
 
-    def _spend(self) -> None:
-        self.count += 1
+    def matches(self, pattern: str, text: str) -> Verdict:
+        """Whether a pattern is found in a text. Raises TooMuch."""
+        self.spend(len(text) // CHARS_PER_LOOK)
+        return matches(pattern, text)
+
+    def spend(self, looks: int) -> None:
+        """Count so many looks. Raises TooMuch."""
+        self.count += looks
         if self.count > self._looks_max:
             raise TooMuch
 
 
-_ALONE = Look()
+_ALONE = Look(sys.maxsize)
+"""Of many values: it has nothing to keep of those without parts."""
 
 _ATOMS: dict[type, str] = {
     type(None): "null",
@@ -89,7 +124,8 @@ def atom(value: Any) -> str:
     known = _ATOMS.get(type(value))
     if known is not None:
         return known
-    return "integer" if Fraction(value).denominator == 1 else "fraction"
+    whole = value == value.to_integral_value() if type(value) is Decimal else Fraction(value).denominator == 1
+    return "integer" if whole else "fraction"
 
 
 def _every(verdicts: Iterable[Verdict]) -> Verdict:
@@ -112,14 +148,32 @@ def _not(verdict: Verdict) -> Verdict:
 def _plain(_look: Look, node: Node, value: Any) -> Verdict:
     if node.never or atom(value) not in node.types:
         return False
-    if node.known is not None and frozen(value) not in node.known:
-        return False
     return None if node.opaque else True
 
 
-def _number(_look: Look, node: Node, value: Any) -> Verdict:
+def _listed(look: Look, node: Node, value: Any) -> Verdict:
+    if node.known is None:
+        return True
+    parts = isinstance(value, dict | list)
+    if parts and ("object" if isinstance(value, dict) else "array") not in node.kinds:
+        return False
+    if look.forms.of(value) not in node.known:
+        return False
+    if parts:
+        look.spend(_parts(value) // PARTS_PER_LOOK)
+    return True
+
+
+def _parts(value: Any) -> int:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_parts, inside))
+
+
+def _number(look: Look, node: Node, value: Any) -> Verdict:
     if atom(value) not in ("integer", "fraction"):
         return True
+    if node.multiple_of is not None:
+        look.spend((_digits(value) + _digits(node.multiple_of)) // DIGITS_PER_LOOK)
     return not (
         (node.maximum is not None and value > node.maximum)
         or (node.minimum is not None and value < node.minimum)
@@ -129,12 +183,19 @@ def _number(_look: Look, node: Node, value: Any) -> Verdict:
     )
 
 
-def _text(_look: Look, node: Node, value: Any) -> Verdict:
+def _digits(value: Any) -> int:
+    """Those of a number that is written without an exponent, or more."""
+    if isinstance(value, Decimal):
+        return len(str(value)) + abs(value.adjusted())
+    return int(value).bit_length() // 3
+
+
+def _text(look: Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, str):
         return True
     if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
         return False
-    return True if node.pattern is None else matches(node.pattern, value)
+    return True if node.pattern is None else look.matches(node.pattern, value)
 
 
 def _array(look: Look, node: Node, value: Any) -> Verdict:
@@ -142,7 +203,7 @@ def _array(look: Look, node: Node, value: Any) -> Verdict:
         return True
     if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
         return False
-    if node.unique and len({frozen(one) for one in value}) < len(value):
+    if node.unique and not look.forms.different(value):
         return False
     items = [(one, item) for one, item in zip(node.prefix, value, strict=False)]
     if node.rest is not None:
@@ -167,23 +228,32 @@ def _object(look: Look, node: Node, value: Any) -> Verdict:
     most = node.max_properties
     if len(value) < node.min_properties or (most is not None and len(value) > most):
         return False
+    look.spend(min(len(node.required), len(value)) // PARTS_PER_LOOK)
     if not node.required <= value.keys():
         return False
-    if any(name in value and not needed <= value.keys() for name, needed in node.dependent_required.items()):
+    needed = node.dependent_required
+    if needed and not all(needed[name] <= value.keys() for name in both(needed, value)):
         return False
     found: Verdict = True
     if node.names is not None:
         found = _every(look.accepts(node.names, name) for name in value)
     if found is not False and node.dependent:
         found = _every(
-            (found, *(look.accepts(one, value) for name, one in node.dependent.items() if name in value))
+            (found, *(look.accepts(node.dependent[name], value) for name in both(node.dependent, value)))
         )
-    for name, held in value.items():
+    spoken_of = value if node.patterns or node.additional is not None else both(node.properties, value)
+    for name in spoken_of:
         if found is False:
             break
-        one = _property(look, node, name, held)
+        one = _property(look, node, name, value[name])
         found = found if one else one
     return found
+
+
+def both(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Names that are in both, whichever has many."""
+    less, more = (one, other) if len(one) < len(other) else (other, one)
+    return [name for name in less if name in more]
 
 
 def _property(look: Look, node: Node, name: str, held: Any) -> Verdict:
@@ -192,8 +262,9 @@ def _property(look: Look, node: Node, name: str, held: Any) -> Verdict:
         return True if schema is None else look.accepts(schema, held)
     known = [look.accepts(node.properties[name], held)] if name in node.properties else []
     perhaps = False
+    look.spend(len(node.patterns) // PATTERNS_PER_LOOK)
     for pattern, schema in node.patterns.items():
-        matched = matches(pattern, name)
+        matched = look.matches(pattern, name)
         if matched:
             known.append(look.accepts(schema, held))
         perhaps = perhaps or matched is None
@@ -239,6 +310,7 @@ def _checks_of(node: Node) -> Checks:
     combined = next(node.here(), None) is not None
     needed = (
         (_plain, True),
+        (_listed, node.known is not None),
         (_number, any(each is not None for each in numbers)),
         (_text, texts),
         (_array, arrays or node.max_items is not None or node.min_items),

@@ -1,14 +1,15 @@
 // KafkaJS through its own API.
 'use strict'
 
+const net = require('node:net')
 const { Kafka, CompressionTypes, AssignerProtocol, logLevel } = require('kafkajs')
 const { drive, note, said, until } = require('./drive.cjs')
 
 const logCreator = () => ({ namespace, log: { timestamp, message, broker, error } }) =>
   note([timestamp, namespace, message, broker, error].filter(each => each !== undefined).join(' '))
 
-const client = ({ bootstrap, clientId, retry }) =>
-  new Kafka({ clientId: clientId || 'floe-compat', brokers: bootstrap.split(','), retry, logLevel: logLevel.DEBUG, logCreator })
+const client = ({ bootstrap, clientId, retry, socketFactory }) =>
+  new Kafka({ clientId: clientId || 'floe-compat', brokers: bootstrap.split(','), retry, socketFactory, logLevel: logLevel.DEBUG, logCreator })
 
 const shown = (partition, { offset, key, value, headers, timestamp }) => ({
   partition,
@@ -62,6 +63,29 @@ drive({
     })
     await producer.disconnect()
     return answers.map(({ partition, baseOffset, errorCode }) => ({ partition, baseOffset: Number(baseOffset), errorCode }))
+  },
+
+  /** A transaction for each of `values`, with the next position of the group; all connections are cut between them. */
+  async transactions (options) {
+    const sockets = new Set()
+    const socketFactory = ({ host, port, onConnect }) => {
+      const socket = net.connect({ host, port }, onConnect)
+      sockets.add(socket.on('close', () => sockets.delete(socket)))
+      return socket
+    }
+    const { topic, group, transactionalId } = options
+    const producer = client({ ...options, socketFactory }).producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
+    await producer.connect()
+    for (const [index, value] of options.values.entries()) {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic, messages: [{ value, partition: 0 }] })
+      await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic, partitions: [{ partition: 0, offset: `${index + 1}` }] }] })
+      await transaction.commit()
+      for (const socket of sockets) socket.destroy(new Error('cut'))
+      await until('the cut', () => sockets.size === 0)
+    }
+    await producer.disconnect()
+    return options.values.length
   },
 
   /** One member reads until it has `count` different records from where the group stands, and commits them. */

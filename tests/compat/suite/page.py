@@ -13,6 +13,7 @@ from tests.compat.suite.results import LEFT_OUT, PASSED, Result
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 DAMAGE = Path(__file__).parent / "damage.md"  # what tests.compat.damage_answers found, kept by hand
+TRANSACTIONS = Path(__file__).parent / "transactions.md"  # what test_transactions_embedded.py shows, by hand
 REGISTRY = Path(__file__).parent / "registry.md"  # what tests/compat/test_registry_*.py show, by hand
 CASES_CHARS_MAX = 160
 HEAD = """# Clients and tools
@@ -36,7 +37,7 @@ def render() -> str:
         versions = ", ".join(sorted({row.version for row in of_client}))
         parts.append(f"\n## {client} {versions}\n\n{head}{''.join(_lines(of_client, kafka, floe))}")
     parts.append(section(kafka, floe, results.version("kafka")))
-    return "".join(parts) + REGISTRY.read_text() + DAMAGE.read_text()
+    return "".join(parts) + "".join(each.read_text() for each in (TRANSACTIONS, REGISTRY, DAMAGE))
 
 
 def _lines(rows: list[Result], kafka: dict[str, Result], floe: dict[str, Result]) -> Iterable[str]:

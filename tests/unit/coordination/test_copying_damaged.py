@@ -196,8 +196,8 @@ def test_a_file_is_of_the_table_in_whose_folder_it_lies() -> None:
     state = State()
     at = f"{URL}/tables/floe/t/metadata/00001-x.metadata.json"
     state.tables["floe", "t"] = Table("floe", "t", at, 0, "t", ())
-    assert table_of(state, f"{URL}/tables/floe/t/data/1.parquet") == "floe.t"
-    assert table_of(state, f"{URL}/tables/floe/t2/data/1.parquet") == ""
+    assert table_of(state, URL, "tables/floe/t/data/1.parquet") == "floe.t"
+    assert table_of(state, URL, "tables/floe/t2/data/1.parquet") == ""
 
 
 async def test_the_store_copies_it_unseen_unless_all_is_read(source: Lost) -> None:

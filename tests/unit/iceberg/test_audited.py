@@ -13,7 +13,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from coordination.commands import DropTable
 from coordination.state.types import Done
 from iceberg import audited
-from iceberg.audited import FINDINGS, OFFSETS, TOPIC_ID, Audits, Outcome, take
+from iceberg.audited import FINDINGS, FROM, OFFSETS, TOPIC_ID, Audits, Outcome, take
 from iceberg.head import pointer
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
@@ -135,3 +135,31 @@ def test_offsets_that_are_none_are_passed_over_and_topics_are_bounded(
         summary = {TOPIC_ID: topic_id, FINDINGS: "0", OFFSETS: "0:1,x:2,3,4:-5,6:7"}
         take(outcomes, {"timestamp-ms": 9, "summary": summary})
     assert outcomes == {key: Outcome(0, 9, {0: 1, 6: 7}) for key in (b"\0", b"\2")}
+
+
+def test_what_was_found_stays_until_an_audit_that_looked_at_it_finds_it_equal() -> None:
+    """A weekly whole audit finds damage in an old row, and an increment ends behind it that began before."""
+    outcomes: dict[bytes, Outcome] = {}
+
+    def after(at_ms: int, findings: int, begun: str, ends: str) -> Outcome:
+        summary = {TOPIC_ID: "00", FINDINGS: str(findings), FROM: begun, OFFSETS: ends}
+        take(outcomes, {"timestamp-ms": at_ms, "summary": summary})
+        return outcomes[b"\0"]
+
+    assert after(1, 0, "0:0,1:0", "0:9,1:5") == Outcome(0, 1, {0: 9, 1: 5})
+    whole = after(2, 4, "0:0,1:0", "0:9,1:5")
+    assert (whole.findings, whole.equal_ms, whole.next_offsets) == (4, 1, {0: 9, 1: 5})
+    assert after(3, 0, "0:9,1:5", "0:10,1:6") == whole, "what was found was not looked at"
+    half = after(4, 0, "0:0", "0:11")
+    assert (half.findings, half.equal_ms, half.unequal) == (4, 1, {1: 0})
+    assert after(5, 0, "0:9,1:0", "0:12,1:7") == Outcome(0, 5, {0: 12, 1: 7})
+    assert after(6, 1, "0:12,1:7", "0:13,1:8").findings == 1
+    assert after(7, 0, "0:12,1:7", "0:14,1:8") == Outcome(0, 7, {0: 14, 1: 8})
+
+
+def test_an_equal_audit_of_an_older_version_settles_all() -> None:
+    """It does not tell from where on it compared."""
+    outcomes: dict[bytes, Outcome] = {}
+    for findings, more in (("2", {FROM: "0:0"}), ("0", {})):
+        take(outcomes, {"timestamp-ms": 3, "summary": {TOPIC_ID: "00", FINDINGS: findings, **more}})
+    assert outcomes == {b"\0": Outcome(0, 3, {})}

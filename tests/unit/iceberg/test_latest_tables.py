@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from coordination.commands import ReleaseClaim
+from coordination.commands import DropTable, ReleaseClaim
+from coordination.state.types import Done
 from iceberg import ledger
 from iceberg.committer import CommitterOptions, LostRace
-from iceberg.latest_ids import claim_name
+from iceberg.latest_ids import SOURCE_PROPERTY, claim_name, latest_id
+from iceberg.pointer_commit import CommitError
 from iceberg.small_files import FileSizes
+from iceberg.upsert import committer as committers
 from iceberg.upsert import folding
 from iceberg.upsert.committer import SKIPPED_KEYLESS
 from iceberg.upsert.steps import STEPS as EVERY_STEP
@@ -342,3 +345,42 @@ async def test_keys_that_are_one_for_a_kilobyte_stay_together(rig: Rig) -> None:
     assert len(lows) > 1
     assert lows[-1] == b"k" * 1_024
     assert lows.count(b"k" * 1_024) == 1
+
+
+async def test_a_table_of_the_topic_that_was_made_anew_is_another_one(rig: Rig) -> None:
+    """Its columns' ids are given anew: rows of before would show other columns' values."""
+    topic = await rig.create_topic(**UPSERT)
+    await rig.produce([b"a"], keys=[b"k"])
+    known = latest.committer(rig)
+    await latest.catch_up(rig, known=known)
+    uuid = (await rig.head()).metadata["table-uuid"]
+    assert (await latest.head(rig)).metadata["properties"][SOURCE_PROPERTY] == uuid
+    assert isinstance(await rig.replica.propose(DropTable(namespace="floe", name="t")), Done)
+    await rig.drain(rig.committer())
+    await rig.produce([b"b"], keys=[b"l"])
+    before = await latest.rows(rig)
+    for own in (known, None):
+        with pytest.raises(CommitError, match=f"follows the topic's table {uuid}, .* drop this table"):
+            await latest.catch_up(rig, known=own)
+    assert await latest.rows(rig) == before
+    named = rig.replica.state.tables_by_topic[latest_id(topic.topic_id)]
+    assert isinstance(await rig.replica.propose(DropTable(namespace=named[0], name=named[1])), Done)
+    assert await latest.catch_up(rig)
+    oracle = Oracle()
+    oracle.take(0, 0, [b"k", b"l"], [b"a", b"b"])
+    await oracle.assert_is(rig)
+
+
+async def test_a_table_of_before_that_was_told_follows_the_one_that_is_there(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.create_topic(**UPSERT)
+    await rig.produce([b"a"], keys=[b"k"])
+    with monkeypatch.context() as before:
+        before.setattr(committers, "SOURCE_PROPERTY", "told-by-nobody")
+        await latest.catch_up(rig)
+    assert SOURCE_PROPERTY not in (await latest.head(rig)).metadata["properties"]
+    await rig.produce([b"b"], keys=[b"k"])
+    assert await latest.catch_up(rig) == 1
+    told = (await latest.head(rig)).metadata["properties"][SOURCE_PROPERTY]
+    assert told == (await rig.head()).metadata["table-uuid"]

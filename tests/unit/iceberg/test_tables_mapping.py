@@ -8,8 +8,10 @@ import pytest
 
 from iceberg import evolution, layout, mapping
 from iceberg.column_ids import FIRST_MESSAGE_ID, VALUE_ID, ColumnIds
+from iceberg.decoder import MESSAGES_MAX
 from iceberg.mapping import MappingError
 from schema.compiler import compile_protos
+from tests.unit.iceberg.rows import decoder
 from tests.unit.schema import samples
 
 
@@ -239,3 +241,40 @@ def test_a_message_that_is_too_wide_becomes_raw_bytes_with_a_reason() -> None:
     assert "more than 2000 columns" in built.problems[0]
     assert built.value.parts[1].decoder is None
     assert [each["name"] for each in built.fields[2]["type"]["fields"]] == ["__raw__", "__err__"]
+
+
+METHODS = b"""
+syntax = "proto2";
+message Inner {
+  optional int32 q = 1; optional int64 HasField = 2; optional int64 SerializePartialToString = 3;
+  optional int64 DESCRIPTOR = 4;
+}
+message Blob {
+  required int64 ByteSize = 1; optional int64 IsInitialized = 2; optional int64 DiscardUnknownFields = 3;
+  optional int64 HasField = 4; optional int64 SerializePartialToString = 5; optional Inner inner = 6;
+  optional group G = 7 { optional Blob again = 1; optional int64 DESCRIPTOR = 2; }
+}
+"""
+
+
+def test_fields_that_are_called_as_methods_have_columns() -> None:
+    """A message has the field under that name, and not the method."""
+    found = decoder(METHODS, "Blob")
+    assert not found.fast, "it has groups: each row is decoded in Python"
+    decoded = found.decode(
+        [b"\x08\x01\x32\x04\x08\x01\x10\x02", b"\x32\x00", b"\x08\x02\x3b\x0a\x02\x08\x07\x3c"]
+    )
+    assert decoded.errors == {1: "required field `ByteSize` is missing"}
+    assert decoded.arrays[0].to_pylist() == [1, None, 2]
+    inner, group = (each.to_pylist() for each in decoded.arrays[-2:])
+    assert inner[0] == {"q": 1, "HasField": 2, "SerializePartialToString": None, "DESCRIPTOR": None}
+    assert group[2] == {"again": b"\x08\x07", "DESCRIPTOR": None}
+
+
+def test_messages_in_a_long_row_are_decoded_in_python() -> None:
+    """ptars calls itself as deep as they refer to one another: the process would end."""
+    row = "".join(f"message M{each} {{ optional M{each + 1} f = 1; }}\n" for each in range(20_000))
+    text = f'syntax = "proto2"; {row} message M20000 {{ optional string s = 1; }}'
+    found = decoder(text.encode(), "M0")
+    assert not found.fast
+    assert found.why_slow == f"more than {MESSAGES_MAX} messages can be inside it"

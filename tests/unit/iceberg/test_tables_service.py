@@ -18,6 +18,8 @@ from iceberg.committer import Committer, CommitterOptions
 from iceberg.metadata import Retention
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.steps import Steps
+from objectstore.faulty import FaultyStore
+from objectstore.removal import Removal
 from objectstore.store import Retryable
 from objectstore.tasks import DEFECTS
 from tests.unit.iceberg import rig as rigs
@@ -148,6 +150,33 @@ async def test_a_defect_in_the_loop_ends_no_table(
     assert DEFECTS.counts["tables"] == begun_anew
     assert DEFECTS.counts["look at the tables"] >= told + 2
     await rig.assert_table_is_topic({0: [b"a", b"b"]})
+
+
+async def test_an_orphan_that_the_store_keeps_keeps_no_other_one(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    await rig.drain(rig.committer())
+    folder = rig.warehouse.key((await rig.head()).metadata["location"])
+    names = [f"{folder}/data/left-{number}.parquet" for number in range(5)]
+    for key in names:
+        await rig.store.put(key, [b"x"])
+    await asyncio.sleep(0.005)  # what the next commit makes is younger by the store's clock
+    await rig.produce([b"b"])
+    await rig.drain(rig.committer())
+    head, later_ms, store = await rig.head(), rig.parts.clock.now_ms() + 1000, FaultyStore(rig.store)
+    store.held, removal = {names[1], names[3]}, Removal(store.delete)
+    for count in (3, 0):
+        done = await maintenance.collect(store, rig.warehouse, head, later_ms, 0, Steps(), removal)
+        assert done == count
+        assert await files(rig) & set(names) == store.held
+        assert f"2 files that no table names cannot be deleted; one is {names[1]}" in caplog.text
+        caplog.clear()
+    last = head.location
+    await maintenance.purge(store, rig.warehouse, head.metadata["location"], last)
+    assert await files(rig) == store.held
+    assert "2 files" in caplog.text
 
 
 async def three(rig: Rig) -> None:

@@ -13,6 +13,7 @@ from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.types import Done
 from iceberg.catalog import Catalog
 from iceberg.pointer_commit import TableConflict
+from objectstore.store import StoreError
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig
@@ -151,3 +152,48 @@ async def test_a_table_that_takes_an_older_ones_name_is_not_set_aside(rig: Rig, 
     with pytest.raises(TableConflict, match=r"is not at|at .*, not at"):
         await rig.committer(steps=Meanwhile()).run_once()
     assert rig.replica.state.tables[T].metadata_location == theirs.metadata_location
+
+
+async def damaged(rig: Rig, location: str) -> None:
+    key = rig.warehouse.key(location)
+    content = bytes(await rig.store.get(key))
+    await rig.store.put(key, [content[:-40] + b"x" * 40])
+
+
+async def gone(rig: Rig, location: str) -> None:
+    await rig.store.delete([rig.warehouse.key(location)])
+
+
+async def elsewhere(rig: Rig, location: str) -> None:
+    """As a promotion leaves a table that it could not move."""
+    there = "s3://source/floe/tables/floe/t-1/metadata/00001-a.metadata.json"
+    moved = CommitTable(namespace="floe", name="t", expected=location, metadata_location=there)
+    assert isinstance(await rig.replica.propose(moved), Done)
+
+
+@pytest.mark.parametrize("harm", [damaged, gone, elsewhere])
+async def test_a_living_topics_table_that_nobody_can_read_is_dropped_and_made_anew(
+    tmp_path: Path, harm: Callable[[Rig, str], Awaitable[None]]
+) -> None:
+    """Its committer would stand still for ever. What is sound is refused."""
+    async with rigs.running(tmp_path) as rig:
+        await rig.create_topic()
+        await rig.produce([b"a"])
+        await rig.drain(rig.committer())
+        catalog = serving.catalog_of(rig)
+        assert (await drop(catalog))[0] == 403
+        await harm(rig, rig.replica.state.tables[T].metadata_location)
+        assert T in rig.replica.state.tables
+        assert (await drop(catalog))[0] == 204
+        await rig.produce([b"b"])
+        await rig.drain(rig.committer())
+        await rig.assert_table_is_topic({0: [b"a", b"b"]})
+
+
+async def test_while_the_store_is_away_no_table_is_dropped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(key: str) -> bytes:
+        raise StoreError(f"{key}: the store does not answer")
+
+    monkeypatch.setattr(rig.store, "get", away)
+    assert (await drop(serving.catalog_of(rig)))[0] == 503
+    assert T in rig.replica.state.tables

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
 from objectstore.adapters.memory import MemoryStore
-from objectstore.collect import LOOKS_PER_STEP, Collector, Standing, Verdict, judge
+from objectstore.collect import LOOKED_AGAIN_MS, LOOKS_PER_STEP, Collector, Standing, Verdict, judge
 from objectstore.faulty import Fault, FaultyStore
 from objectstore.grace import Grace
-from objectstore.naming import ChunkId, chunk_key
+from objectstore.naming import ChunkId, chunk_key, incarnation_prefix
 from objectstore.store import ObjectMeta, Retryable
 
 GRACE = 1_000
@@ -259,6 +259,58 @@ async def test_a_stale_listing_deletes_nothing_that_lives() -> None:
     faulty.order("list", Fault.STALE)
     await collector.run()
     assert await stage.keys() == [chunk_key(ChunkId(DEAD, 1))]
+
+
+async def test_a_chunk_that_the_store_keeps_keeps_no_other_one() -> None:
+    """Under a hold, say: its mention stays with it, and the passes go on to what is uncommitted."""
+    stage = Stage()
+    released = await stage.put(LIVE, *range(1_500))
+    stage.view.garbage = dict.fromkeys(released, OLD)
+    await stage.put(DEAD, *range(5))
+    faulty = FaultyStore(stage.store)
+    faulty.held = {chunk_key(released[3]), chunk_key(ChunkId(DEAD, 2))}
+    collector = Collector(faulty, stage.view, stage.forget, Grace(GRACE, lambda: NOW, lambda: 0.0))
+    for count in (1_503, 0):
+        report = await collector.run()
+        assert await stage.keys() == sorted(faulty.held)
+        assert list(stage.view.garbage) == [released[3]]
+        assert len(report.deleted) == count
+        assert len(report.warnings) == 2
+        assert all("under a hold" in each and "stays for now" in each for each in report.warnings)
+    faulty.held.clear()
+    await collector.run()
+    assert (await stage.keys(), stage.view.garbage) == ([], {})
+
+
+class Listed(MemoryStore):
+    """Counts what is listed."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: OLD)
+        self.lists: list[str] = []
+
+    def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        self.lists.append(prefix)
+        return super().list(prefix, start_after)
+
+
+async def test_a_folder_with_nothing_to_find_is_listed_once_a_day() -> None:
+    stage, now = Stage(), [NOW]
+    stage.store = store = Listed()
+    await stage.put(DEAD, 1)
+    await stage.put(LOST, 1, 2)
+    stage.view.referenced = {ChunkId(DEAD, 1), ChunkId(LOST, 1)}
+    collector = Collector(store, stage.view, stage.forget, Grace(GRACE, lambda: now[0], lambda: 0.0))
+    for _ in range(3):
+        assert (await collector.run()).unknown_authors == {LOST: 1}, "what is told goes on being told"
+    dead, lost = incarnation_prefix(DEAD), incarnation_prefix(LOST)
+    assert (store.lists.count(dead), store.lists.count(lost)) == (1, 3)
+    await stage.put(DEAD, 2)  # of its dead author, on its way until now
+    await collector.run()
+    assert store.lists.count(dead) == 1
+    now[0] += LOOKED_AGAIN_MS
+    stage.view.referenced.add(ChunkId(LOST, 2))
+    assert [each.key for each in (await collector.run()).deleted] == [chunk_key(ChunkId(DEAD, 2))]
 
 
 async def test_many_chunks_go_in_bounded_requests() -> None:

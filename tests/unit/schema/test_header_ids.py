@@ -145,3 +145,17 @@ def test_a_topic_with_a_message_of_its_own_looks_at_no_header() -> None:
     validator = Validator.from_binding(Bound(files, message="shop.Order"))
     made = batch.build([batch.NewRecord(0, None, ORDER, [(VALUE, b"nonsense")])])
     assert validator.check(made) == []
+
+
+@pytest.mark.parametrize("more", [b"\x10\x01", b"\x00", b"\x02"])
+def test_a_header_with_more_than_a_frame_makes_a_bad_record(more: bytes) -> None:
+    """Who reads the record alone would see another message than the one that was judged."""
+    name, content = header(indexes=[1])
+    door = Door()
+    assert door.judge((ORDER, [(name, content)])) == []
+    (bad,) = door.judge((ORDER, [(name, content + more)]))
+    assert "a header has a frame with nothing behind it" in bad.reason
+    door = Door("AVRO", b'"string"')
+    assert door.judge((b"\x02x", [header("AVRO")])) == []
+    (bad,) = door.judge((b"x", [(name, header("AVRO")[1] + b"\x02")]))
+    assert "a header has a frame with nothing behind it" in bad.reason

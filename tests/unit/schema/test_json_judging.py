@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from schema.registry.json import rules, text
 from schema.registry.json import schema as json_schema
 from schema.registry.json.judging import Judge
 
@@ -123,3 +125,93 @@ def test_a_schema_cannot_make_much_work_of_little() -> None:
     problem = found.problem(b"{}")
     assert problem is not None
     assert "too much to judge" in problem
+
+
+class Counted:
+    """Numbers with a fraction, as they are frozen."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(text, "Fraction", self)
+
+    def __call__(self, value: Any) -> Fraction:
+        self.count += 1
+        return Fraction(value)
+
+
+LARGE = {"p": [each + 0.5 for each in range(100)]}
+DOUBLE = [*LARGE["p"], 0.5]
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "value", "reason"),
+    [
+        ([{"enum": [{"x": each}]} for each in range(50)], LARGE, "fits none of the 50 alternatives"),
+        ([{"enum": [each]} for each in range(50)], LARGE, "fits none of the 50 alternatives"),
+        ([{"uniqueItems": True, "maxItems": 200 + each} for each in range(50)], DOUBLE, "fits none"),
+        ([{"const": {"x": {"p": each}}} for each in range(50)], {"x": LARGE}, "fits none of the 50"),
+    ],
+)  # fmt: skip
+def test_a_value_is_held_against_lists_of_many_schemas_and_frozen_once(
+    alternatives: list[Any], value: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, counted = judge({"anyOf": alternatives}), Counted(monkeypatch)
+    assert reason in str(found.problem(json.dumps(value).encode()))
+    assert counted.count <= 101
+
+
+def test_listed_values_are_frozen_once_for_a_whole_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded(said: Any) -> json_schema.Loaded:
+        return json_schema.load(json_schema.parse(json.dumps(said), {}).canonical, {})
+
+    reader = loaded({"anyOf": [{"enum": [{"x": each}, {"y": each}]} for each in range(50)]})
+    writer, counted = loaded({"enum": [LARGE, 7]}), Counted(monkeypatch)
+    assert [each.kind for each in rules.compared(reader.root, writer.root)] == ["TYPE_CHANGED"]
+    assert counted.count <= 100
+
+
+PATTERNS = {f"^x{each}": {} for each in range(80)}
+NAMES = {f"a{each}": 1 for each in range(99)}
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "value"),
+    [
+        ([{"$ref": "#/definitions/pattern"}] * 2_200, "x" * 30_000),
+        ([{"patternProperties": PATTERNS, "maxProperties": 99 + each} for each in range(40)], NAMES),
+        ([{"$ref": "#/definitions/const"}] * 900, LARGE),
+        ([{"multipleOf": (each + 1) / 100} for each in range(900)], 10**900),
+    ],
+    ids=("patterns", "names", "equal", "multiples"),
+)  # fmt: skip
+def test_what_takes_longer_than_a_look_counts_as_several(alternatives: list[Any], value: Any) -> None:
+    payload = json.dumps(value).encode()
+    definitions = {"pattern": {"pattern": "(x|y)+z"}, "const": {"const": LARGE}}
+    few, many = ({"oneOf": some, "definitions": definitions} for some in (alternatives[:2], alternatives))
+    assert "too much to judge" not in str(judge(few).problem(payload))
+    assert "too much to judge" in str(judge(many).problem(payload))
+
+
+def test_what_is_equal_is_frozen_as_one() -> None:
+    same = (
+        text.read(each)
+        for each in ('[1, {"a": 0.5}, true]', '[1.0, {"a": 5e-1}, true]', '[1e0,{"a":0.50},true]')
+    )
+    assert len(set(map(text.frozen, same))) == 1
+    other = (
+        "[1, 2]",
+        "[2, 1]",
+        "[1]",
+        "[[1], 2]",
+        "[true, 2]",
+        '["1/1", 2]',
+        "{}",
+        "[]",
+        '""',
+        "0",
+        "false",
+        "null",
+        "-1",
+        "1",
+    )
+    assert len({text.frozen(text.read(each)) for each in other}) == len(other)

@@ -371,3 +371,22 @@ def test_an_enum_s_symbols_are_gone_through_once_for_all_defaults() -> None:
     waiting.later(wanted, "S1000", "/fields/0/default")
     with pytest.raises(InvalidSchema, match='"S1000" is no value of enum E'):
         waiting.check()
+
+
+@pytest.mark.parametrize(
+    "mark", ['"floe.redact": "remove"', '"confluent:tags": ["PII"]', '"confluent.tags": ["PII"]']
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_mark_beside_the_name_of_a_type_is_refused(mark: str, exact: bool) -> None:
+    """It is no part of the schema (as Java has it), so nothing would be kept from anybody."""
+    card = '{"type": "record", "name": "a.Card", "fields": []}'
+    name = "a.Card" if exact else "Card"
+    fields = (
+        f'{{"name": "c", "type": {card}}}, {{"name": "d", "type": ["null", {{"type": "{name}", {mark}}}]}}'
+    )
+    text = f'{{"type": "record", "name": "a.R", "fields": [{fields}]}}'
+    with pytest.raises(
+        InvalidSchema, match=r"beside the name of a type marks nothing: mark the field that has it, or"
+    ):
+        parse(text, {})
+    parse(text.replace(mark, '"owner": "x"'), {})

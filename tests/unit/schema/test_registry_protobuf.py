@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from google.protobuf import descriptor_pb2
 
+from schema import descriptors
 from schema.compiler import compile_protos
+from schema.redaction.marks import Action, Marks
+from schema.redaction.messages import redactor
 from schema.registry import known
 from schema.registry.canonical import canonical
 from schema.registry.parsed import IMPORTS_MAX, InvalidSchema
 from schema.registry.printer import printed
-from schema.registry.protobuf import NESTING_MAX, load, parse, serialized
+from schema.registry.protobuf import NESTING_MAX, descriptor_set, load, parse, serialized
 
 EVERYTHING_2 = """
 syntax = "proto2";
@@ -263,3 +268,66 @@ def test_a_text_of_blanks_is_no_matter() -> None:
     """Whether it is base64 is seen in one pass: trying again from each blank holds the agent for an hour."""
     with pytest.raises(InvalidSchema):
         parse(" " * 900_000 + "!", {})
+
+
+@pytest.mark.parametrize("last", ["", "M0 back = 2; M70 other = 3;"], ids=("row", "circle"))
+def test_messages_that_refer_to_one_another_in_a_long_row_are_loaded(last: str) -> None:
+    """Neither we nor the library may call itself as deep as they go."""
+    row = "".join(f"message M{each} {{ M{each + 1} f = 1; }}\n" for each in range(2_000))
+    text = f'syntax = "proto3"; {row}' + f"message M2000 {{ string s = 1; {last} }}"
+    kind = descriptors.load(descriptor_set(parse(text, {}).canonical, {}), "M0")
+    assert not kind.has_required
+    made = kind.message_class.FromString(b"\x0a\x02\x0a\x00")
+    assert made.f.f.HasField("f") is False  # type: ignore[attr-defined]  # by its descriptor
+    assert redactor(kind, Marks(Action.REMOVE), b"") is None
+
+
+def test_files_that_import_one_another_in_a_long_row_are_put_in_order() -> None:
+    files = [descriptor_pb2.FileDescriptorProto(name=f"f{each}") for each in range(3_000)]
+    for one, other in pairwise(files):
+        one.dependency.append(other.name)
+    assert [each.name for each in descriptors.in_order(files)] == [
+        f"f{each}" for each in reversed(range(3_000))
+    ]
+    files[-1].dependency.append("f7")
+    with pytest.raises(descriptors.DescriptorError, match="'f7' imports itself"):
+        descriptors.in_order(files)
+    files[-1].dependency[:] = ["lost"]
+    with pytest.raises(descriptors.DescriptorError, match="'f2999' imports 'lost', which the descriptor set"):
+        descriptors.in_order(files)
+
+
+def a_group(file: descriptor_pb2.FileDescriptorProto) -> None:
+    file.message_type[0].nested_type.add(name="B")
+    file.message_type[0].field.add(name="b", number=2, type=10, type_name=".M.B", label=1)
+
+
+def an_entry_that_is_no_list(file: descriptor_pb2.FileDescriptorProto) -> None:
+    entry = file.message_type[0].nested_type.add(name="YEntry", options={"map_entry": True})
+    entry.field.add(name="key", number=1, type=9, label=1)
+    entry.field.add(name="value", number=2, type=9, label=1)
+    file.message_type[0].field.add(name="y", number=2, type=11, type_name=".M.YEntry", label=1)
+
+
+def a_reserved_number(file: descriptor_pb2.FileDescriptorProto) -> None:
+    file.message_type[0].reserved_range.add(start=1, end=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (a_group, "none of a .proto text: .*Groups are not supported in proto3"),
+        (an_entry_that_is_no_list, "means what no .proto text does"),
+        (a_reserved_number, 'none of a .proto text: .*Field "a" uses reserved number 1'),
+    ],
+)
+def test_a_descriptor_that_no_compiler_reads_again_is_refused(
+    change: Callable[[descriptor_pb2.FileDescriptorProto], None], words: str
+) -> None:
+    """Nobody could compare it with another, or take the text that is told."""
+    file = descriptor_pb2.FileDescriptorProto(name="x", syntax="proto3")
+    file.message_type.add(name="M").field.add(name="a", number=1, type=5, label=1)
+    parse(base64.b64encode(file.SerializeToString()).decode(), {})
+    change(file)
+    with pytest.raises(InvalidSchema, match=words):
+        parse(base64.b64encode(file.SerializeToString()).decode(), {})

@@ -117,6 +117,11 @@ RULES: list[tuple[str, str, str, str | None]] = [
      m("oneof o { int32 a = 1; int32 b = 2; int32 c = 3; }"), None),
     ("removed from a oneof", m("oneof o { int32 a = 1; int32 b = 2; }"), m("oneof o { int32 a = 1; }"),
      "ONEOF_FIELD_REMOVED #/M/2"),
+    ("the only one of a oneof replaced", m("oneof o { int32 a = 1; }"), m("oneof o { int32 c = 3; }"),
+     "ONEOF_FIELD_REMOVED #/M/1"),
+    ("optional one replaced", m("optional int32 a = 1;"), m("optional int32 b = 2;"), None),
+    ("beside the only one of a oneof", m("int32 a = 1; oneof o { int32 b = 2; }"),
+     m("oneof o { int32 a = 1; int32 b = 2; }"), "FIELD_MOVED_TO_EXISTING_ONEOF #/M/o"),
     ("oneof removed", m("oneof o { int32 a = 1; int32 b = 2; }"), m(""), None),
 ]  # fmt: skip
 
@@ -202,3 +207,14 @@ def test_a_subject_may_change_its_type_at_level_none_only() -> None:
         told = problems(loaded(m("")), earlier, level)
         assert bool(told) == (level != "NONE")
         assert not told or told[0] == "Incompatible because of different schema type: PROTOBUF after AVRO"
+
+
+def test_all_fields_of_a_oneof_replaced() -> None:
+    """What is set is then not known, though none of them is there; as Confluent's, where the oneof is."""
+    writer = file(m("oneof o { int32 a = 1; string b = 2; }"))
+    found = differences(file(m("oneof o { int32 c = 3; string d = 4; }")), writer)
+    assert [f"{one.kind} {one.path}" for one in found] == [
+        "ONEOF_FIELD_REMOVED #/M/1",
+        "ONEOF_FIELD_REMOVED #/M/2",
+    ]
+    assert differences(file(m("oneof p { int32 c = 3; string d = 4; }")), writer) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
@@ -265,3 +266,24 @@ def test_keys_and_values_are_looked_up_apart() -> None:
     with pytest.raises(UnknownSchemas) as unknown:
         validator.check(content)
     assert (unknown.value.role, unknown.value.framed) == ("value", [(8, (1,))])
+
+
+async def test_batches_of_json_are_judged_off_the_loop_whatever_is_asked_besides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those of 16 KiB and less, of topics with a policy for rules."""
+    validator = Validator.from_binding(following())
+    part = validator.followed("value")
+    assert part.settle((7, ()), Named("JSON", b'{"type":"integer"}', {}, frozenset({"s"}))) is None
+    made = memoryview(batch.build([batch.NewRecord(0, None, framing.first_bytes(7) + b"7")]))
+    threads: list[bool] = []
+    check = part.check
+
+    def seen(*given: Any) -> list[BadRecord]:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return check(*given)
+
+    monkeypatch.setattr(part, "check", seen)
+    assert await validator.judge_off_loop(made) == ([], None)
+    assert await validator.judge_off_loop(made, ["value"]) == ([], None)
+    assert threads == [False, False]

@@ -7,7 +7,12 @@ import pytest
 
 from objectstore import batch
 from objectstore.compression import Compression
-from schema import framing
+from schema import descriptors, framing
+from schema.redaction.marks import Action, Marks
+from schema.redaction.messages import redactor
+from schema.registry import protobuf
+from schema.rules.sure.kinds import surely
+from schema.strict import problem
 from schema.validator import (
     BAD_RECORDS_MAX,
     RECORDS_PER_LOOK,
@@ -192,3 +197,46 @@ def test_json_is_called_json(record: bytes, framing: Framing) -> None:
 )
 def test_what_is_not_json_is_not_called_so(record: bytes) -> None:
     assert all("JSON" not in bad.reason for bad in judge(flights(), record))
+
+
+METHODS = """
+syntax = "proto2";
+message Inner { optional int32 q = 1; optional int64 HasField = 2; }
+message Blob {
+  required int64 ByteSize = 1; optional int64 IsInitialized = 2; optional int64 DiscardUnknownFields = 3;
+  optional int64 HasField = 4; optional int64 ClearField = 5; optional int64 SerializePartialToString = 6;
+  optional int64 FindInitializationErrors = 7; optional int64 DESCRIPTOR = 8; optional int64 ListFields = 9;
+  optional Inner inner = 10; optional string secret = 11 [debug_redact = true];
+  optional Inner hidden = 12 [debug_redact = true]; optional int64 Clear = 13;
+}
+"""
+
+
+def test_fields_that_are_called_as_methods_are() -> None:
+    """A message has the field under that name, and not the method."""
+    files = protobuf.descriptor_set(protobuf.parse(METHODS, {}).canonical, {})
+    validator = Validator.from_binding(samples.Bound(files, message="Blob"))
+    good = b"\x08\x01\x52\x00"
+    assert judge(validator, good) == []
+    assert judge(validator, b"\x52\x00") == [BadRecord(0, "value: required field `ByteSize` is missing")]
+    (unknown,) = judge(validator, good + b"\xf8\x06\x01")
+    assert "has no field number 111" in unknown.reason
+    found = redactor(descriptors.load(files, "Blob"), Marks(Action.REMOVE), b"")
+    assert found is not None
+    assert found.redacted(good + b"\x5a\x01s\x62\x00") == good
+
+
+@pytest.mark.parametrize("name", ["HasField", "WhichOneof", "ByteSize", "plain"])
+def test_rules_of_messages_with_such_fields_are_left_to_the_library(name: str) -> None:
+    text = f"""
+    syntax = "proto3"; import "buf/validate/validate.proto";
+    message M {{
+      oneof o {{ option (buf.validate.oneof).required = true; int32 a = 2; int32 b = 3; }}
+      optional int32 c = 4 [(buf.validate.field).int32.gt = 1]; int64 {name} = 1;
+    }}
+    """
+    kind = descriptors.load(protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {}), "M")
+    obeys = surely(kind)
+    assert kind.has_rules
+    assert (obeys is None) is (name != "plain")
+    assert problem(b"\x10\x01\x20\x02", kind, False, obeys) is None

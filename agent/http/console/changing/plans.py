@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from agent.http.console.markup import Content, Html, many, tag
+from agent.http.console.markup import Content, Html, data, many, tag
 from coordination.kafka_codes import Code
 
 Given = Mapping[str, str]
@@ -119,7 +119,8 @@ def control(one: Field, value: str, errors: Errors) -> Html:
         options = (tag("option", each, value=each, selected=each == value) for each in known)
         return tag("select", *options, **told)
     if one.lines:
-        return tag("textarea", value, rows="4", cols="50", **told)
+        first = "\n"  # a browser drops it
+        return tag("textarea", data(first + value), rows="4", cols="50", **told)
     return tag("input", value=value, autocomplete="off", **told)
 
 

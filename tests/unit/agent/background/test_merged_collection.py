@@ -9,8 +9,9 @@ from coordination.clock import ManualClock
 from coordination.commands import DeleteTopic, FenceIncarnation, PurgeTopics
 from objectstore.adapters.memory import MemoryStore
 from objectstore.collect import TOLD_MAX, Report
+from objectstore.faulty import FaultyStore
 from objectstore.merged import MergedRanges
-from objectstore.naming import CHUNKS, MANIFESTS, SEGMENTS, ManifestId, manifest_key
+from objectstore.naming import CHUNKS, MANIFESTS, SEGMENTS, ManifestId, manifest_key, segment_key
 from objectstore.segment import SegmentWriter
 from tests.unit.agent.background.merging_rig import merge_rows, partition_of
 from tests.unit.agent.background.test_merging import expected, fill, keys
@@ -138,6 +139,35 @@ async def test_what_an_author_that_the_log_never_met_wrote_stays_and_all_uncommi
     assert await collect(agent, memory_store) == orphans[1:], "it was only kept for the stranger's sake"
 
 
+async def test_a_segment_that_the_store_keeps_keeps_no_other_one(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    """Its mention stays with it, and where only its manifest names it, that one too."""
+    store = FaultyStore(memory_store)
+    await merged_ten_times(agent, memory_store)
+    state, clock = agent.services.replica.state, agent.services.clock
+    kept = next(iter(state.segment_garbage))
+    store.held = {segment_key(kept)}
+    collector = make_merged_collector(agent.services.replica, store, MergedRanges(store), clock, 0)
+    for _ in range(2):
+        report = Report(dry_run=False)
+        await collector.run(report)
+        assert list(state.segment_garbage) == [kept]
+        assert state.manifest_garbage == {}
+        assert [each.split(":")[0] for each in report.failed] == [segment_key(kept)]
+    await agent.services.replica.propose(DeleteTopic(name="t"))
+    await agent.services.replica.propose(PurgeTopics(topic_id=list(state.deleted)))
+    store.held = set(await keys(memory_store, SEGMENTS)) - {segment_key(kept)}
+    left = sorted(store.held)
+    await collector.run(Report(dry_run=False))
+    assert sorted(await keys(memory_store, SEGMENTS)) == left
+    assert len(await keys(memory_store, MANIFESTS)) == len(state.manifest_garbage) == 1
+    store.held = set()
+    await collector.run(Report(dry_run=False))
+    assert await keys(memory_store, SEGMENTS) == await keys(memory_store, MANIFESTS) == []
+    assert (state.segment_garbage, state.manifest_garbage) == ({}, {})
+
+
 async def test_what_the_collectors_remember_is_bounded(agent: Agent, memory_store: MemoryStore) -> None:
     """Strangers are counted beyond the first; a folder that is gone is forgotten."""
     await create(agent)
@@ -149,12 +179,13 @@ async def test_what_the_collectors_remember_is_bounded(agent: Agent, memory_stor
         f"{kind}{number:016x}" for kind in (SEGMENTS, MANIFESTS) for number in range(1 << 40, (1 << 40) + 3)
     ]
     merged = make_merged_collector(replica, memory_store, MergedRanges(memory_store), clock, 0)
-    merged._settled = dict.fromkeys(folders, 0)
+    for folder in folders:
+        merged._settled.note(folder)
     report = await make_collector(replica, memory_store, clock, 0).run()
     await merged.run(report)
     assert len(report.strangers) == TOLD_MAX
     assert report.untold == TOLD_MAX + 14
     assert f"{report.untold} more objects like these stay" in report.warnings
     assert len(report.warnings) == TOLD_MAX + 1
-    assert not set(merged._settled) & set(folders)
+    assert all(map(merged._settled.is_due, folders))
     assert report.deleted == [], "and all of them stay"

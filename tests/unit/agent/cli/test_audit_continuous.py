@@ -9,16 +9,24 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from queue import Queue
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from agent.cli import audit_continuous
+from agent.cli.audit import Auditing
+from agent.cli.audit_continuous import FAILED_ROUNDS, Continuous, Pace, Standing, _Done
+from agent.cli.failures import Failure
 from deploy.run.damage import damage
 from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
 from tests.unit.agent.cli.conftest import CLEAN, ROOT, Dev
 from tests.unit.agent.cli.test_audit import behind, figure, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SAID_S_MAX = 420
 EVERY_S = 1
@@ -120,3 +128,40 @@ def test_no_agent_is_no_success(dev: Dev) -> None:
     away = ("--http", "http://127.0.0.1:1", "--jars", jars)
     status, line = dev.fails("table", "audit", "--continuous", "--rounds", "1", *away)
     assert (status, "127.0.0.1:1" in line) == (4, True)
+
+
+class Idle:
+    """A Spark that lives, and is asked for nothing else."""
+
+    def range(self, _: int) -> Idle:
+        return self
+
+    def count(self) -> int:
+        return 1
+
+
+def test_it_ends_where_nothing_can_be_audited_any_more(
+    dev: Dev, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys are those of its start: whoever starts it anew, as a kubelet does, has new ones taken."""
+    monkeypatch.setattr(audit_continuous, "FAILED_S", 0.0)
+    assert dev.run("topic", "create", "stays-empty").status == 0
+    told: list[str] = []
+
+    def audits(http: str, rounds: int, *topics: str) -> Continuous:
+        given = Auditing("", dev.bootstrap, http, [], None, 0.0, None, since_last=True)
+        return Continuous(given, topics, Pace(0.0, rounds), lambda topic, _: told.append(topic))
+
+    def rounds(of: Continuous) -> None:
+        of._rounds(cast("SparkSession", Idle()), tmp_path)
+
+    with pytest.raises(Failure, match=r"no topic could be audited in 3 rounds in a row.*'not-there'"):
+        rounds(audits(dev.http, 0, "not-there", "stays-empty"))
+    assert told == ["not-there"] * FAILED_ROUNDS
+    with pytest.raises(Failure, match=r"in 3 rounds in a row.*no agent answers at http://127.0.0.1:1"):
+        rounds(audits("http://127.0.0.1:1", 0, "not-there"))
+    goes_on = audits(dev.http, FAILED_ROUNDS + 2, "not-there", "stays-empty")
+    goes_on._done["stays-empty"] = _Done(Standing("", {}, None), 0.0, equal=True)
+    rounds(goes_on)
+    monkeypatch.setattr(audit_continuous, "FAILED_S", 3_600.0)
+    rounds(audits(dev.http, FAILED_ROUNDS + 2, "not-there"))

@@ -128,6 +128,16 @@ def test_plain_topics_are_made_on_demand_and_read_in_parts(dev: Dev) -> None:
     )
 
 
+def test_long_lines_are_written_by_as_many_requests_as_it_takes(dev: Dev) -> None:
+    """A batch is a MiB at most, of however many lines."""
+    lines = [f"{number:04}".ljust(length, ".") for number, length in enumerate([2_000] * 800 + [900_000, 1])]
+    ran = dev.run("produce", "long", stdin="".join(f"{line}\n" for line in lines))
+    assert ran.err == "802 records written to long: partition 0 at 0…801\n"
+    assert [record["value"] for record in records(dev.run("consume", "long").out)] == lines
+    status, line = dev.fails("produce", "long", "-v", "." * 2_000_000)
+    assert (status, "1 record not written: MESSAGE_TOO_LARGE" in line) == (5, True), line
+
+
 def test_topics_are_listed_configured_grown_and_deleted(dev: Dev) -> None:
     assert dev.run("topic", "create", "doomed").status == 0
     names = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from agent.cli import group_requests, groups
+from agent.cli.requests import Bounds
 from tests.unit.agent.cli.conftest import Dev
 
 
@@ -59,6 +62,38 @@ def test_positions_are_set(dev: Dev, lagging: str, to: str, position: int) -> No
     assert described(dev, lagging)["partitions"][0]["position"] == 4
     assert json.loads(dev.run(*asked, "--topic", lagging).out) == [row]
     assert described(dev, lagging)["partitions"][0]["position"] == position
+
+
+@pytest.mark.parametrize(
+    ("to", "stamp"), [("2026-11-22T16:00:00", 1_795_363_200_000), ("2026-11-22T16+01:00", 1_795_359_600_000)]
+)
+async def test_a_time_is_utc_unless_it_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, to: str, stamp: int
+) -> None:
+    """Whatever the zone of the machine, as everywhere and as kafka-consumer-groups has it."""
+    asked = []
+
+    async def at_time(_kafka: object, _places: object, stamp_ms: int) -> dict[tuple[str, int], int]:
+        asked.append(stamp_ms)
+        return {}
+
+    monkeypatch.setattr(group_requests, "at_time", at_time)
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        await groups._targets(object(), {("t", 0): Bounds(0, 0, 0, 10)}, to)  # type: ignore[arg-type]  # asks nobody
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert asked == [stamp]
+
+
+def test_an_offset_that_is_not_there_is_told(dev: Dev, lagging: str) -> None:
+    """A date without dashes is one, too."""
+    ran = dev.run("group", "reset", lagging, "--to", "20261122", "--dry-run")
+    assert ran.out.split()[-1] == "10"
+    assert ran.err == f"{lagging}-0: no offset 20261122 is there, the nearest one is taken\n"
+    assert dev.run("group", "reset", lagging, "--to", "10", "--dry-run").err == ""
 
 
 def test_a_group_with_members_keeps_its_positions_until_they_are_gone(dev: Dev, lagging: str) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import Message
 
+from agent.cli.restore import _remarks
 from coordination.commands import CommitTable, PutNamespace
+from coordination.restore.report import Report, TopicBack
 from coordination.state import Done
 from deploy.services import Etcd
 from objectstore.open import open_store
@@ -80,6 +82,32 @@ def test_tables_of_a_bucket_that_was_copied_are_told_where_they_are_or_why_not(
     assert (ran.status, f"table n.t is at file://{tmp_path}/tables/n/t" in ran.out) == (0, True), ran.out
     (made,) = set(metadata.parent.iterdir()) - {metadata}
     assert json.loads(made.read_text())["location"] == f"file://{tmp_path}/tables/n/t"
+
+
+def test_the_file_of_the_clusters_agents_does_and_newer_metadata_is_told(tmp_path: Path, etcd: Etcd) -> None:
+    """It may name where tables lie in the source's bucket, which is not below the copy's URL."""
+    config = tmp_path / "floe.yaml"
+    config.write_text("store: {url: 's3://floe/main'}\ntables: {warehouse: 's3://floe/main/lake'}\n")
+    root = tmp_path / "bucket"
+    location = f"file://{root}/lake/n/t/metadata/00001-u.metadata.json"
+    asyncio.run(
+        fill(root, PutNamespace(name="n"), CommitTable(namespace="n", name="t", metadata_location=location))
+    )
+    metadata = root / "lake/n/t/metadata"
+    metadata.mkdir(parents=True)
+    (metadata / "00002-v.metadata.json").write_text("{}")
+    to = f"etcd://{etcd.endpoint}/{tmp_path.name}"
+    ran = restore(root, to, "--log-is-lost", "--dry-run", "--config", str(config))
+    assert ran.status == 0, ran.err
+    assert "LOST: table n.t is no topic's, and 1 commits went with the log" in ran.out.replace("\n", " ")
+
+
+def test_people_are_told_of_topics_that_were_deleted_and_written_to() -> None:
+    told = [TopicBack("a", 3, "a"), TopicBack("b", 4, "floe-restored-1"), TopicBack("c", 5, "", "no room")]
+    back, other, lost = _remarks(Report("main", "etcd:1", undeleted=told))
+    assert ("3 records of topic a" in back, "it is back; " in back, "delete it again" in back) == (True,) * 3
+    assert "it is back, as floe-restored-1; " in other
+    assert (lost.startswith("LOST: 5 records of topic c"), lost.endswith("no room")) == (True, True)
 
 
 def test_what_makes_no_sense_is_said_in_one_line(tmp_path: Path, etcd: Etcd) -> None:

@@ -6,10 +6,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.cli.conftest import Dev, fails, inside
+from tests.unit.agent.cli.conftest import Dev, fails, floe, inside
 
 HUGE = (1 << 30).to_bytes(4, "big")
 
@@ -108,6 +109,19 @@ def test_why_no_agent_is_reached_is_told(address: str, why: str) -> None:
         assert (status, f"{address}: {why}" in line) == (4, True), line
     status, line = fails("status", "--http", f"http://{address}")
     assert (status, why in line) == (4, True), line
+
+
+def test_tls_to_who_speaks_none_is_told(server: Callable[[bytes], str], tmp_path: Path) -> None:
+    """Such a listener closes the connection, for which asyncio has no words, or answers in the clear."""
+    (config := tmp_path / "properties").write_text("security.protocol=SSL\n")
+    for answer, why in (
+        (b"", "ConnectionResetError"),
+        (b"HTTP/1.1 400\r\n\r\n", "TLS: WRONG_VERSION_NUMBER"),
+    ):
+        address = server(answer)
+        ran = floe("topic", "list", "--bootstrap", address, FLOE_COMMAND_CONFIG=str(config))
+        assert f"{address}: {why} (the listener may speak no TLS)" in ran.err, ran
+        assert ran.status == 4
 
 
 class Cutting:

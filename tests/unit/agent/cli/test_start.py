@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from agent.cli import agent_http
+from agent.cli.serving import NO_LOG, followed
+from agent.config import load
 from deploy.services.ports import free_port
 from tests.unit.agent.cli.conftest import CLEAN, STOP_S_MAX, Dev, fails, floe, inside, start_dev
 
@@ -98,6 +100,14 @@ def test_config_prints_what_is_in_force_and_from_where(tmp_path: Path) -> None:
     assert rows["store.secret_key"] == ("********", "environment FLOE_STORE__SECRET_KEY")
     assert rows["fetch.wait_ms_max"][1] == "default"
     assert "hunter2" not in ran.out + ran.err
+
+
+def test_a_replica_takes_the_file_of_the_clusters_agents(tmp_path: Path) -> None:
+    """Where tables lie in the cluster's bucket is not below the URL of the copy that is followed."""
+    file = tmp_path / "floe.yaml"
+    file.write_text("store: {url: 's3://floe/main'}\ntables: {warehouse: 's3://floe/main/lake'}\n")
+    config = load(file, followed("s3://floe-copy/main"), base=NO_LOG, environment={}).config
+    assert config.warehouse == "s3://floe-copy/main/tables"
 
 
 def test_help_tells_a_newcomer_where_to_begin() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from agent.config import Config, ConfigError, embedded_values, in_force, load
+from agent.dependencies import store_options
+from coordination.clock import SystemClock
 
 REQUIRED = {"FLOE_LOG__URL": "etcd://e1:2379,e2:2379/prod", "FLOE_STORE__URL": "s3://bucket/prod"}
 ROLE = "arn:aws:iam::123456789012:role/floe"
@@ -112,6 +115,39 @@ def test_secrets_are_masked_wherever_settings_are_shown() -> None:
     assert shown["log.password"] == ""
     assert "hunter2" not in repr(loaded.config)
     assert loaded.config.store.secret_key.get_secret_value() == "hunter2hunter2"
+
+
+def test_options_of_the_store_and_headers_of_catalogs_are_secrets(tmp_path: Path) -> None:
+    """Keys of Azure and Google, and bearer tokens, have no other place."""
+    tree: dict[str, Any] = {"store": {"options": {"azure_storage_account_key": "hunter2", "empty": ""}}}
+    tree["catalogs"] = [
+        {"name": "c", "type": "rest", "uri": "https://c", "headers": {"Authorization": "hunter2"}}
+    ]
+    loaded = load(base=tree, environment=REQUIRED)
+    shown = {name: value for name, value, _ in in_force(loaded)}
+    assert shown["store.options.azure_storage_account_key"] == "********"
+    assert shown["store.options.empty"] == ""
+    assert shown["catalogs.0.headers.Authorization"] == "********"
+    assert "hunter2" not in repr(loaded.config)
+    assert store_options(loaded.config, SystemClock()).extra["azure_storage_account_key"] == "hunter2"
+    tree["store"]["options"] = {"azure_storage_account_key": 7142869073}
+    with pytest.raises(ConfigError, match=r"azure_storage_account_key: .* \(given: \*{8}\)"):
+        load(base=tree, environment=REQUIRED)
+
+
+@pytest.mark.parametrize("scheme", ["https", "sftp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("log.url", "store.url", "store.endpoint", "store.role_sts_url", "oauth.jwks_url"),
+        *("traces.endpoint", "catalogs.0.uri", "catalogs.0.oauth_uri", "tables.warehouse"),
+    ],
+)
+def test_a_url_with_a_login_is_refused_and_not_quoted(name: str, scheme: str) -> None:
+    base = {"catalogs": [{"name": "c", "type": "rest", "uri": "https://c"}]} if "catalogs" in name else {}
+    with pytest.raises(ConfigError, match=name) as refused:
+        load(base=base, flags=[f"{name}={scheme}://me:hunter2@host/path"], environment=REQUIRED)
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -302,6 +338,10 @@ http: {advertised_host: "{pod}.http"}
     assert config.http.advertised_host == "floe-2.http"
     named = load(file, ["agent.name=a-7"], environment={**REQUIRED, **pod, "POD_NAME": ""}).config
     assert named.listeners[1].advertised_host == "a-7.eu-1a.example"
+    only = ["listeners.2.advertised_port=7"]
+    elsewhere = load(file, only, environment={**REQUIRED, "POD_NAME": "a-job"}, advertises=False).config
+    told = [(each.name, each.advertised_host, each.advertised_port) for each in elsewhere.listeners]
+    assert told == [("INTERNAL", "", 0), ("EXTERNAL", "", 0), ("NODES", "", 7)], "who is no agent needs none"
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,15 @@ def test_the_agent_to_drain_is_asked_itself() -> None:
     for name, why in (("c", "no HTTP address"), ("d", "it has a, b, c")):
         with pytest.raises(Failure, match=why):
             draining.address_of(STATUS, name, base)
+
+
+def test_a_number_that_names_one_agent_and_counts_another_is_refused() -> None:
+    brokers = [{**each, "name": name} for each, name in zip(BROKERS, ("2", "1", "7"), strict=True)]
+    status, base = {"agent": "7", "brokers": brokers}, "http://10.0.0.3:8080"
+    with pytest.raises(Failure, match=r"'1' is the name of the agent with node id 2.*say id:2 or id:1"):
+        draining.address_of(status, "1", base)
+    assert draining.address_of(status, "id:1", base) == "http://10.0.0.1:8080"
+    assert draining.address_of(status, "id:2", base) == "http://10.0.0.2:8080"
+    assert draining.address_of(status, "7", base) == base
+    same = {"agent": "3", "brokers": [{**each, "name": str(each["node_id"])} for each in BROKERS]}
+    assert draining.address_of(same, "2", base) == "http://10.0.0.2:8080"

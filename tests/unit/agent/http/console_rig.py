@@ -16,7 +16,7 @@ from agent.kafka.asking import Asking
 from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.showing import Showing
 from agent.net.doors import keys_of
-from coordination.commands import AclBinding, CommitOffsets, CreateAcls
+from coordination.commands import AclBinding, AddToTransaction, CommitOffsets, CreateAcls, InitTransactions
 from coordination.state.acl_types import Operation, PatternType, Permission, ResourceType
 from coordination.state.types import Done
 from iceberg.committer import Committer, CommitterOptions
@@ -103,6 +103,16 @@ async def commit(edge: Edge, group: str, topic: str, offset: int) -> None:
     handle = edge.replica.state.topics[topic].partitions[0].handle
     message = CommitOffsets(group=group, generation=-1, partition=[handle], offset=[offset])
     assert isinstance(await edge.replica.propose(message), Done)
+
+
+async def in_transaction(edge: Edge, handle: int) -> dict[str, Any]:
+    """A transaction `tx` with this partition in it, left open: the names that its commands go by."""
+    begun = InitTransactions(transactional_id="tx", timeout_ms=60_000, producer_id=-1)
+    assert isinstance(await edge.replica.propose(begun), Done)
+    known = edge.replica.state.transactions["tx"]
+    names = {"transactional_id": "tx", "producer_id": known.producer_id, "producer_epoch": known.epoch}
+    assert isinstance(await edge.replica.propose(AddToTransaction(**names, partition=[handle])), Done)
+    return names
 
 
 class Page(html.parser.HTMLParser):

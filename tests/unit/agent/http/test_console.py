@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from agent.http.console import figures, groups, listing, topics
-from agent.http.console.markup import Html, link, tag, text, url
+from agent.http.console.changing.plans import Field, control, hidden
+from agent.http.console.markup import LINES, PIECE_CHARS, Html, in_pieces, link, tag, text, url
 from agent.http.console.shell import PAGES
+from agent.telemetry.printable import printable
 from coordination.commands import AddToTransaction, InitTransactions
 from coordination.state.acl_types import Operation, ResourceType
 from coordination.state.types import Done
+from objectstore.turns import at_once
 from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.http.console_rig import Page, by, commit, console, let, page
 from tests.unit.agent.http.registry_rig import A, Registry
@@ -49,6 +53,22 @@ def test_text_is_escaped_wherever_it_stands() -> None:
     assert text(Html("<b>")) == "<b>", "what was made here is not escaped again"
     assert tag("input", disabled=False, title=None, hidden=True) == "<input hidden>"
     assert link("x", url("/console/group", id='"><script>')).count("<") == 2
+
+
+def test_what_a_browser_sends_back_is_what_it_was_given() -> None:
+    odd = 'team\u00a0a\u200b\r\n<x>\u202e"'
+    fields = Page(hidden({odd: odd}) + control(Field("x", "X"), odd, {})).elements
+    assert [(each.get("name"), each["value"]) for _, each in fields] == [(odd, odd), ("x", odd)]
+    several = control(Field("x", "X", lines=True), f"\n{odd}", {})
+    assert html.unescape(several.partition(">")[2]) == f"\n\n{odd}</textarea>", "the first goes"
+
+
+def test_text_with_lines_is_not_looked_at_letter_by_letter_and_long_text_is_made_in_turns() -> None:
+    lines = "{\n\t1\n}"
+    assert printable(lines, LINES) is lines
+    odd = "\0\n<\u202e" * PIECE_CHARS
+    assert len(list(in_pieces(odd))) == 3
+    assert at_once(in_pieces(odd)) == text(odd)
 
 
 async def test_every_page_shows_what_there_is(open_: tuple[Edge, Agent]) -> None:

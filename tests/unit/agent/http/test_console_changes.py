@@ -14,7 +14,7 @@ from coordination.commands import CreateTopic, DeleteTopic
 from coordination.state.acl_types import Operation, ResourceType
 from tests.unit.agent.http.conftest import Edge
 from tests.unit.agent.http.console_changes_rig import DENIED, ON, Both, change, fields_of, form, send
-from tests.unit.agent.http.console_rig import by, commit, console, let, page
+from tests.unit.agent.http.console_rig import by, commit, console, in_transaction, let, page
 from tests.unit.agent.http.registry_rig import A, Registry
 from tests.unit.agent.kafka.test_handlers_produce_fetch import produce
 from tests.unit.agent.rig import Agent, batch
@@ -138,6 +138,41 @@ async def test_positions_are_reset_as_previewed(open_: Both) -> None:
             position = groups[group].offsets.get(topics[topic].partitions[0].handle)
             assert position is not None
             assert position.offset == then, (to, value)
+
+
+async def test_a_form_is_about_what_it_was_opened_for(open_: Both) -> None:
+    edge, _ = open_
+    await edge.topic("orders")
+    (partition,) = edge.replica.state.topics["orders"].partitions
+    for name in ("team\u00a0a", "team\u200b"):
+        await commit(edge, name, "orders", 7)
+        async with by(edge, "root") as client:
+            given = fields_of(await form(client, "group-reset", group=name))
+            assert "Done" in (await change(client, "group-reset", **given, to="earliest")).said
+        position = edge.replica.state.groups[name].offsets.get(partition.handle)
+        assert position is not None
+        assert position.offset == 0
+
+
+async def test_a_time_is_found_behind_the_beginning_of_an_open_transaction(open_: Both) -> None:
+    edge, agent = open_
+    await edge.topic("orders")
+    (partition,) = edge.replica.state.topics["orders"].partitions
+    await commit(edge, "readers", "orders", 1)
+    names = await in_transaction(edge, partition.handle)
+    own = {name: names[name] for name in ("producer_id", "producer_epoch")}
+    early, at = batch(b"tx", transactional=True, base_sequence=0, **own), 1_700_000_001_000
+    assert (await produce(agent, early, name="orders", transactional_id="tx")).error_code == 0
+    for number in range(3):
+        assert (await produce(agent, batch(b"a", timestamp=at + number), name="orders")).error_code == 0
+    assert (partition.last_stable, partition.high_watermark) == (0, 4)
+    async with by(edge, "root") as client:
+        await change(client, "group-reset", group="readers", to="time", value=str(at + 1))
+        position = edge.replica.state.groups["readers"].offsets.get(partition.handle)
+        assert position is not None
+        assert position.offset == 2, "at the partition's end what is committed before it is skipped"
+        look = {"start": "time", "at": at + 1, "partition": 0}
+        assert "0 shown of 0 records" in (await page(client, "/console/topics/orders/records", **look)).said
 
 
 async def test_a_group_is_deleted_and_reset_only_without_members(open_: Both) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from agent.http.console import export, records
 from coordination.state.acl_types import Operation, ResourceType
@@ -118,6 +119,33 @@ async def test_marked_fields_stay_away_and_so_do_strangers(tmp_path: Path) -> No
             assert "secret" not in answer.text
         async with by(edge, "root") as client:
             assert "secret" in (await client.get(PATH, params=OLDEST)).text
+
+
+def unreadable() -> bytes:
+    """A batch whose checksum fits, and whose records are not the gzip that it says they are."""
+    raw = bytearray(batch(b"v" * 20))
+    raw[22] |= 1  # gzip
+    raw[61:] = b"\xff" * (len(raw) - 61)
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return bytes(raw)
+
+
+async def test_what_lies_behind_an_unreadable_batch_comes_too_and_what_is_missing_is_told(
+    both: tuple[Edge, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge, agent = both
+    monkeypatch.setattr(export, "STEP_ROWS", 3)
+    monkeypatch.setattr(export, "PROBLEMS_TOLD_MAX", 1)
+    for _ in range(2):
+        await fill(agent, 0)
+        assert (await produce(agent, unreadable())).error_code == 0
+        await fill(agent, 0)
+    async with by(edge, "root") as client:
+        *rows, end = lines((await client.get(PATH, params=OLDEST)).text)
+    assert [row["offset"] for row in rows] == [*range(5), *range(6, 16), *range(17, 22)]
+    assert end["next_offsets"]["0"] == 22
+    assert end["export"].startswith("incomplete: partition 0: offsets 5 to 5: records cannot be decompressed")
+    assert end["export"].endswith("; and 1 more")
 
 
 async def test_a_place_is_given_back_however_an_export_ends(both: tuple[Edge, Agent]) -> None:

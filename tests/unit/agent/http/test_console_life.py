@@ -8,20 +8,14 @@ from pathlib import Path
 import pytest
 
 from agent.rules.quarantine import new_quarantine
-from coordination.commands import (
-    AddToTransaction,
-    CreateTopic,
-    EndTransaction,
-    InitTransactions,
-    MoveLogStart,
-)
+from coordination.commands import CreateTopic, EndTransaction, MoveLogStart
 from coordination.state.acl_types import Operation, ResourceType
 from coordination.state.types import Done
 from objectstore.batch import peek
 from objectstore.naming import CHUNKS
 from tests.unit.agent.background.merging_rig import merge_rows, partition_of
 from tests.unit.agent.http.conftest import Edge
-from tests.unit.agent.http.console_rig import by, console, let, page, table_of
+from tests.unit.agent.http.console_rig import by, console, in_transaction, let, page, table_of
 from tests.unit.agent.kafka.test_handlers_produce_fetch import produce
 from tests.unit.agent.rig import Agent, batch
 
@@ -140,13 +134,9 @@ async def test_whoever_may_not_read_a_topic_sees_no_life_in_it(tmp_path: Path) -
 
 async def test_transactions_that_are_open_aborted_and_their_markers(both: tuple[Edge, Agent]) -> None:
     edge, agent = both
-    begun = InitTransactions(transactional_id="tx", timeout_ms=60_000, producer_id=-1)
-    assert isinstance(await edge.replica.propose(begun), Done)
-    known, handle = edge.replica.state.transactions["tx"], partition_of(agent).handle
-    names = {"transactional_id": "tx", "producer_id": known.producer_id, "producer_epoch": known.epoch}
-    assert isinstance(await edge.replica.propose(AddToTransaction(**names, partition=[handle])), Done)
-    own = {"producer_id": known.producer_id, "producer_epoch": known.epoch, "base_sequence": 0}
-    raw = batch(b"x", transactional=True, **own)
+    names = await in_transaction(edge, partition_of(agent).handle)
+    own = {name: names[name] for name in ("producer_id", "producer_epoch")}
+    raw = batch(b"x", transactional=True, base_sequence=0, **own)
     assert (await produce(agent, raw, transactional_id="tx")).error_code == 0
     async with by(edge, "root") as client:
         assert "still open" in (await page(client, PATH, partition=0, offset=0)).said

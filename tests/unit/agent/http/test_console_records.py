@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from agent.http.console import decoding, records
-from agent.http.console.searching import Budget, Search
+from agent.http.console.looking import Asked
+from agent.http.console.markup import PIECE_CHARS
+from agent.http.console.searching import Budget, Filter, Found, Look, Search
 from agent.telemetry.shown import RecordsRead
 from coordination.commands import AlterTopicConfigs, BindSchema
 from coordination.state.acl_types import Operation, ResourceType
@@ -258,3 +260,14 @@ async def test_records_are_not_for_whom_no_listener_lets_in(
         edge.have(config=config.model_copy(update={"http": http, "listeners": listeners}))
         async with connect(edge.app) as client:
             assert ("kept" in (await page(client, PATH, status)).said) == (status == 200)
+
+
+async def test_others_have_their_turns_while_what_does_not_print_is_written_out(
+    both: tuple[Edge, Agent],
+) -> None:
+    edge, _ = both
+    odd = "\0" * 3 * PIECE_CHARS
+    found = Found(0, 0, WHEN, decoding.Text(odd, odd, odd, len(odd)))
+    look = Asked(0, "oldest", 0, 1, False, Filter(), "")
+    topic = edge.replica.state.topics["t"]
+    assert len(list(records._shown(topic, look, [Look(0, 1, 1, [found], 1, 1)]))) >= 3 * 2

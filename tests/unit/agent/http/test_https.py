@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import random
 import shutil
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from agent.config import HttpConfig
@@ -30,6 +31,9 @@ from tests.equipment.certificates import Authority, Pair
 from tests.unit.agent.net.server.harness import until
 
 MIB = 1024 * 1024
+LARGE = 12 * MIB
+"""More than sockets hold."""
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,24 @@ async def _digest(request: Request) -> Response:
 
 
 async def _large(_request: Request) -> Response:
-    return Response(b"x" * 5 * MIB)
+    return Response(b"x" * LARGE)
+
+
+async def _pieces(_request: Request) -> Response:
+    async def each() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * MIB
+            await asyncio.sleep(0)
+
+    return StreamingResponse(each())
+
+
+async def _broken(_request: Request) -> Response:
+    async def each() -> AsyncIterator[bytes]:
+        yield b"x" * LARGE
+        raise RuntimeError("in the middle of its answer")
+
+    return StreamingResponse(each())
 
 
 def config_of(pair: Pair | None, **more: object) -> HttpConfig:
@@ -73,6 +94,8 @@ async def serving(config: HttpConfig) -> AsyncIterator[tuple[HttpServer, Tls | N
             Route("/who", _who, methods=["GET", "POST"]),
             Route("/digest", _digest, methods=["POST"]),
             Route("/large", _large),
+            Route("/pieces", _pieces),
+            Route("/broken", _broken),
         ],
     )
     server = HttpServer(app, config, tls, Metrics())
@@ -93,7 +116,7 @@ async def test_bodies_and_answers_of_any_size_go_through(authority: Authority, p
         for size in (0, 1, 70_000, 5 * MIB):
             answer = await client.post("/who", content=b"x" * size)
             assert answer.text == f"https  {size}"
-        assert len((await client.get("/large")).content) == 5 * MIB
+        assert len((await client.get("/large")).content) == LARGE
 
 
 async def test_a_body_comes_as_it_was_sent_however_many_records_come_at_once(
@@ -246,6 +269,77 @@ async def test_a_request_that_is_served_is_not_idle() -> None:
         finish.set()
         assert (await asked).text == "done"
     await server.stop()
+
+
+def untaken(server: HttpServer) -> int:
+    """Bytes of answers that clients have not taken, of all connections."""
+    return sum(each.transport.get_write_buffer_size() for each in server.connections._open)
+
+
+@asynccontextmanager
+async def asked(server: HttpServer, context: ssl.SSLContext | None, head: bytes) -> AsyncIterator[Streams]:
+    """A client that has asked, and takes its answer when it reads. Without `head` it is to ask itself."""
+    connected = socket.socket()
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    connected.connect(("127.0.0.1", server.port))
+    name = "localhost" if context else None
+    reader, writer = await asyncio.open_connection(
+        sock=connected, ssl=context, server_hostname=name, limit=4096
+    )
+    await until(lambda: len(server.connections.idle) == 1)
+    if head:
+        writer.write(b"GET " + head + b"\r\n\r\n")
+        await until(lambda: untaken(server) > 0 and len(server.connections.idle) == 1)
+    yield reader, writer
+    writer.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_whoever_takes_some_of_a_large_answer_gets_all_of_it(
+    authority: Authority, pair: Pair, tls: bool
+) -> None:
+    config, context = config_of(pair if tls else None), authority.client() if tls else None
+    head = b"/large HTTP/1.1\r\nHost: x"
+    async with serving(config) as (server, _), asked(server, context, head) as (reader, _):
+        now, before = asyncio.get_running_loop().time(), untaken(server)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        left = LARGE
+        while untaken(server) == before:
+            left -= len(await reader.read(65_536))
+        assert untaken(server) > 0
+        server.connections.idle.sweep(now + KEEP_ALIVE_S)
+        assert len(await reader.readexactly(left)) == left
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"/large HTTP/1.1\r\nHost: x",
+        b"/large HTTP/1.1\r\nHost: x\r\nConnection: close",
+        b"/pieces HTTP/1.1\r\nHost: x",
+    ],
+)
+async def test_an_answer_that_nobody_takes_ends_its_connection(
+    authority: Authority, pair: Pair, tls: bool, head: bytes
+) -> None:
+    """Whole already, the last one of its connection, or still being made."""
+    config, context = config_of(pair if tls else None), authority.client() if tls else None
+    async with serving(config) as (server, _), asked(server, context, head):
+        server.connections.idle.sweep(asyncio.get_running_loop().time() + 2 * KEEP_ALIVE_S)
+        await until(lambda: not server.connections._open)
+        assert not len(server.connections.idle)
+
+
+async def test_an_answer_that_broke_off_and_that_nobody_takes_ends_its_connection() -> None:
+    async with serving(config_of(None)) as (server, _), asked(server, None, b"") as (_, writer):
+        (own,) = server.connections._open
+        own.transport.set_write_buffer_limits(LARGE)  # its handler does not wait for the client
+        writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(own.transport.is_closing)
+        await server.connections.sweep()
+        server.connections.idle.sweep(asyncio.get_running_loop().time() + 2 * KEEP_ALIVE_S)
+        await until(lambda: not server.connections._open)
 
 
 async def test_header_bombs_are_bounded(authority: Authority, pair: Pair) -> None:

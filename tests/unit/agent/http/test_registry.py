@@ -195,7 +195,13 @@ async def test_compatibility_is_asked_and_kept(registry: Registry) -> None:
     await registry.ask("POST", path + "/0", body, 42202)
     nobody = "/compatibility/subjects/nobody/versions"
     assert await registry.ask("POST", nobody + "/latest", body) == {"is_compatible": True}
-    await registry.ask("POST", nobody + "/1", body, 40401)
+    await registry.ask("POST", nobody + "/1", body, 40402)
+    for end in ("", "/1", "/latest"):
+        none = {**body, "schema": "no schema"}
+        await registry.ask("POST", path + end, none, 42201)
+        told = await registry.ask("POST", f"{path}{end}?verbose=true", none)
+        assert (told["is_compatible"], len(told["messages"])) == (False, 1)
+        assert told["messages"][0].startswith("Invalid schema: ")
     assert await registry.put("/config/s", compatibility="none") == {"compatibility": "NONE"}
     assert (await registry.register("s", BROKEN))["version"] == 2
 

@@ -78,3 +78,23 @@ async def test_normalized_and_commented_texts(registry: Registry) -> None:
     await register(registry, "other", text, query="?normalize=true")
     shown = await registry.get("/subjects/other/versions/1")
     assert shown["schema"] == '{"type":"record","name":"Other","fields":[]}'
+
+
+async def test_a_schema_with_all_types_in_it_is_the_one_with_references(registry: Registry) -> None:
+    """So Java's serializer asks, whose schemas know no references."""
+    await register(registry, "money", MONEY)
+    one = await register(registry, "orders", ORDER, references=[MONEY_1])
+    await register(registry, "orders", WIDER, references=[MONEY_1])
+    whole = ORDER.replace('"Money"', MONEY.replace("shop.Money", "Money"))
+    found = await registry.ask("POST", "/subjects/orders", {"schema": whole})
+    assert (found["id"], found["version"], found["references"]) == (one["id"], 1, [MONEY_1])
+    again = await register(registry, "orders", whole)
+    assert (again["id"], again["version"], again["guid"]) == (one["id"], 1, one["guid"])
+    other = whole.replace('"units"', '"cents"')
+    await registry.ask("POST", "/subjects/orders", {"schema": other}, 40403)
+    await registry.ask(
+        "POST", "/subjects/orders", {"schema": whole, "metadata": {"tags": {"a": ["b"]}}}, 40403
+    )
+    await registry.delete("/subjects/orders/versions/1")
+    await registry.ask("POST", "/subjects/orders", {"schema": whole}, 40403)
+    assert (await registry.ask("POST", "/subjects/orders?deleted=true", {"schema": whole}))["version"] == 1

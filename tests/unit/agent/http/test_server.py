@@ -16,10 +16,10 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import Message, Scope
 
 from agent.config import HttpConfig, LoggingConfig
-from agent.http import HttpServer
+from agent.http import HttpServer, answers
 from agent.http.guard import Guard
 from agent.http.identity import actor_of
 from agent.telemetry import logs
@@ -129,6 +129,43 @@ async def test_a_body_without_a_length_is_still_bounded(address: str) -> None:
         answer = await client.post("/iceberg/v1/tables", content=endless())
     assert answer.status_code == 413
     assert answer.json()["error"]["type"] == "BadRequestException"
+
+
+FORM = b"Content-Type: application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    "path", ["/iceberg/v1/tables", "/subjects/x-value/versions", "/iceberg/v1/oauth/tokens"]
+)
+async def test_a_body_that_does_not_come_gives_its_place_up(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(answers, "BODY_STILL_S_MAX", 0.05)
+    app = edge.rebuilt(catalog=Catalog(), tokens=object())
+    server = HttpServer(app, edge.parts.config.http)
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+    head = b"POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 9\r\n\r\n{" % (path.encode(), FORM)
+    writer.write(head)
+    async with asyncio.timeout(30):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 408"), answer
+    assert b"the body stopped" in answer
+    writer.close()
+    await server.stop()
+
+
+async def test_a_body_that_comes_too_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "BODY_STILL_S_MAX", 0.05)
+    monkeypatch.setattr(answers, "BODY_BYTES_PER_S_MIN", 1 << 60)
+
+    async def byte_by_byte() -> Message:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    request = Request({"type": "http", "headers": []}, byte_by_byte)
+    with pytest.raises(answers.Problem, match="or came too slowly") as raised:
+        await answers.read_body(request, 1 << 40)
+    assert raised.value.status == 408
 
 
 async def test_garbage_on_the_port_is_answered_and_does_no_harm(address: str) -> None:

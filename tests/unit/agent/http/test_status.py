@@ -5,13 +5,16 @@ from __future__ import annotations
 import html.parser
 
 import httpx
+import pytest
 
+from agent.http import page, tables
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from coordination.clock import ManualClock
-from coordination.commands import BindSchema, Claim, CommitTable, DeleteTopic, PutNamespace
+from coordination.commands import BindSchema, Claim, CommitTable, DeleteTopic, DropTable, PutNamespace
 from coordination.state.types import Done
 from iceberg.latest_ids import claim_name, latest_id
+from objectstore.turns import at_once
 from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.http.registry_rig import A2, A, Registry
 
@@ -89,6 +92,25 @@ async def test_tables_say_how_far_they_are_behind(edge: Edge, client: httpx.Asyn
     known = {"table": "floe.orders", "topic": "orders", "next_offsets": [0], "records_behind": 0}
     assert {name: row[name] for name in known} == known
     assert row["files"] is None, "only the agent that commits it knows"
+
+
+async def test_others_have_their_turns_while_tables_are_told(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "TOLD_PER_TURN", 1)
+    monkeypatch.setattr(page, "ROWS_PER_TURN", 1)
+    await edge.replica.propose(PutNamespace(name="floe"))
+    for number in range(5):
+        made = CommitTable(namespace="floe", name=f"t{number}", metadata_location="m1", next_offsets=[0])
+        assert isinstance(await edge.replica.propose(made), Done)
+    assert len(list(tables.tables(edge.parts))) >= 5
+    status = (await client.get("/status")).json()
+    assert [row["table"] for row in status["tables"]] == [f"floe.t{number}" for number in range(5)]
+    assert len(list(page.render(status))) >= 5
+    work = tables.tables(edge.parts)
+    next(work)
+    await edge.replica.propose(DropTable(namespace="floe", name="t3"))
+    assert len(at_once(work)) == 4, "one that goes meanwhile is not told"
 
 
 async def test_the_table_of_newest_rows_is_told_beside_the_topics_own(

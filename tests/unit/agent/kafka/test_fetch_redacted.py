@@ -15,12 +15,15 @@ from agent.kafka.fetch import redacted, rewriting
 from agent.rules.quarantine import new_quarantine
 from coordination.commands import AlterTopicConfigs, BindSchema, RegisterSchema
 from coordination.kafka_codes import Code
-from coordination.state.types import Done
+from coordination.state.types import Done, Span
 from objectstore.batch import NewRecord, Record, build, peek, records
 from objectstore.compression import Compression
+from objectstore.varint import zigzag
 from schema import descriptors, framing
 from schema.compiler import compile_protos
 from schema.proto import quarantine_pb2
+from schema.redaction.marks import Action, Marks
+from schema.redaction.messages import redactor
 from schema.registry import protobuf
 from schema.registry.avro import schema as avro_schema
 from schema.registry.json import schema as json_schema
@@ -403,3 +406,19 @@ def test_what_is_left_is_the_message_without_its_field() -> None:
     """SECRET and LEFT are what the tests take them for."""
     kind = descriptors.load(files(), "shop.Order").message_class
     assert (kind(id=7, who="secret").SerializeToString(), kind(id=7).SerializeToString()) == (SECRET, LEFT)
+
+
+def test_a_header_with_more_than_a_frame_withholds_the_record() -> None:
+    """Where its message begins is then behind what consumers read."""
+    kind = descriptors.load(files(), "shop.Order")
+    marked = redactor(kind, Marks(Action.REMOVE), b"")
+    guid = bytes(range(16))
+    judge = redacted.Judge([Span(0, 0, 9)], {(9, (guid, (0,))): marked}, frozenset({9}))
+    for more, left in ((b"", LEFT), (b"\x08\x01", b"")):
+        content = b"\x01" + guid + b"\x00" + more
+        name = framing.ID_HEADERS["value"].encode()
+        headers = b"".join(zigzag(len(each)) + each for each in (name, content))
+        found = judge(0, None, b"\x12\x06secret" + LEFT, zigzag(1) + headers)
+        assert found is not None
+        assert found.value == left
+        assert bool(found.headers) is bool(more)

@@ -12,6 +12,7 @@ from coordination.commands import AlterTopicConfigs, BindSchema, DeleteSchemaVer
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from schema import framing
+from schema.followed import FollowedPart
 from schema.registry import protobuf
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_bound_meanwhile import HeldPuts, catch_up
@@ -211,3 +212,21 @@ async def test_agents_that_register_and_delete_beside_producers(start: StartAgen
             assert code == (0 if known in live else Code.INVALID_RECORD)
     stored = sum(code == 0 for each in answers for _, code in each) + 2 * len(live)
     assert (await fetch(one, 0)).high_watermark == stored
+
+
+async def test_a_defect_with_a_schema_is_its_topic_s(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection and what else is on it go on."""
+    await create(agent, **VALIDATION)
+    await create(agent, "open")
+    record = batch(framed(await register(agent, ONE)))
+
+    def settle(*_: object) -> str | None:
+        raise RecursionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FollowedPart, "settle", settle)
+        answer = await produce(agent, record)
+        assert answer.error_code == Code.UNKNOWN_SERVER_ERROR
+        assert answer.error_message == "The records cannot be judged by the topic's schema: RecursionError"
+        assert (await produce(agent, record, name="open")).error_code == 0
+    assert (await produce(agent, record)).error_code == 0

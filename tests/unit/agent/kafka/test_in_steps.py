@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from agent.kafka.handlers import k32_describe_configs
 from agent.net.wire import steps
+from agent.net.wire.generated import consumer_group_describe as cgd
 from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import describe_client_quotas as dcq
 from agent.net.wire.generated import describe_configs as dc
+from agent.net.wire.generated import describe_groups as dg
 from agent.net.wire.generated import describe_log_dirs as dl
 from agent.net.wire.generated import describe_producers as dp
 from agent.net.wire.generated import describe_topic_partitions as dtp
+from agent.net.wire.generated import describe_user_scram_credentials as dus
 from agent.net.wire.generated import elect_leaders as el
 from agent.net.wire.generated import find_coordinator as fc
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import offset_commit as oc
 from agent.net.wire.generated import offset_fetch as of
 from agent.net.wire.generated import offset_for_leader_epoch as ofle
+from coordination.state import State
+from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember
+from coordination.state.group_types import CONSUMER, ClassicGeneration, ClassicMember, Group
+from coordination.state.quota_types import QuotaEntity
+from coordination.state.scram_types import ScramCredential
+from coordination.state.types import ProducerEntry
 from tests.unit.agent.kafka.admin_calls import TOPIC, configs, create, topic
 from tests.unit.agent.kafka.turns import turns
 from tests.unit.agent.rig import Agent
@@ -112,6 +123,65 @@ async def test_a_large_answer_is_made_in_steps(
     assert counted.count >= wanted
     if question != "CreateTopics":  # whose ids are random
         assert answer == whole
+
+
+CROWD = 300
+"""Members, quotas, users and producers of whom more are told than a step has rows."""
+
+
+def crowd(state: State) -> None:
+    """One classic group and one of KIP-848 of so many members, and as many of all else that is listed."""
+    ids = [f"m{number:03}" for number in range(CROWD)]
+    members = {each: ClassicMember(each, None, "c", "/h", 9, 9, (("range", b"r"),), b"a") for each in ids}
+    classic = ClassicGeneration(3, "consumer", "range", ids[0], True, members)
+    data = ConsumerGroupData(1, 1, members={each: ConsumerMember(each, epoch=1) for each in ids})
+    state.groups["classic"] = Group("classic", classic=classic)
+    state.groups["modern"] = Group("modern", CONSUMER, consumer=data)
+    for each in ids:
+        state.quotas.entities[QuotaEntity(each, None, None)] = {"producer_byte_rate": 1.0}
+        state.scram.credentials[each, 1] = ScramCredential(4096, b"s", b"k", b"k")
+    for number in reversed(range(CROWD)):
+        state.topics["wide"].partitions[0].producers[number] = ProducerEntry(0, 0)
+
+
+CROWDED: dict[str, tuple[Any, int, Callable[[Any], list[Any]]]] = {
+    "DescribeGroups": (dg.DescribeGroupsRequest(["classic"]), 5, lambda told: told.groups[0].members),
+    "ConsumerGroupDescribe": (
+        cgd.ConsumerGroupDescribeRequest(["modern"]),
+        1,
+        lambda told: told.groups[0].members,
+    ),
+    "DescribeClientQuotas": (dcq.DescribeClientQuotasRequest([], False), 1, lambda told: told.entries),
+    "DescribeUserScramCredentials": (
+        dus.DescribeUserScramCredentialsRequest(None),
+        0,
+        lambda told: told.results,
+    ),
+    "DescribeProducers": (
+        dp.DescribeProducersRequest([dp.TopicRequest("wide", [0])]),
+        0,
+        lambda told: told.topics[0].partitions[0].active_producers,
+    ),
+}
+
+
+@pytest.mark.parametrize("question", CROWDED)
+async def test_many_members_and_producers_are_told_in_steps(
+    agent: Agent, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(agent, topic("wide", 1))
+    crowd(agent.services.replica.state)
+    request, version, rows = CROWDED[question]
+    whole = await agent.call(question, request, version)
+    assert len(rows(whole)) == CROWD
+    monkeypatch.setattr(steps, "ROWS_PER_STEP", AT_ONCE)
+    async with turns() as counted:
+        answer = await agent.call(question, request, version)
+    assert counted.count >= 2 * CROWD // AT_ONCE
+    assert answer == whole
+    if question == "DescribeProducers":
+        told = answer.topics[0].partitions[0].active_producers
+        assert [each.producer_id for each in told] == list(range(CROWD))
 
 
 async def test_what_is_named_again_is_answered_once(agent: Agent) -> None:

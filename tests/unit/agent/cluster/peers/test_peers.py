@@ -189,6 +189,30 @@ async def test_a_peer_that_was_paused_is_asked_again_as_soon_as_it_lives(zones: 
     assert (other.near.stats.hits, other.gets) == (1, 1)
 
 
+async def test_a_peer_that_shakes_hands_and_is_silent_again_rests_for_longer(
+    zones: Zones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    author, other = await zones.add("a"), await zones.add("a")
+    address, known = author.address, other.near.standings
+
+    async def greet(_address: str) -> None:
+        return None
+
+    monkeypatch.setattr(other.near._client, "greet", greet)
+    author.serving.clear()
+    rests: list[float] = []
+    for _ in range(3):
+        other.near._heard[address] = asyncio.get_running_loop().time() - 2 * SILENCE_S
+        slices = await zones.chunk(author)
+        check(await other.reader.read(slices[0]), slices[0])
+        rests.append(known._failing[address].rest_s)
+        for greeting in list(other.near._greeting.values()):
+            async with asyncio.timeout(60):
+                await greeting
+        known._failing[address].until = 0.0  # its rest is over
+    assert rests == [REST_S, 2 * REST_S, 4 * REST_S]
+
+
 async def test_a_peer_that_reads_is_waited_for_however_slow_the_bucket_is(zones: Zones) -> None:
     """A second read of the same chunk would cost a request and be no faster."""
     author = await zones.add("a")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from agent.cluster.relay import serving
+from agent.cluster.peers import standing
+from agent.cluster.relay import log, serving
 from agent.cluster.relay.log import RelayedLog
 from agent.cluster.relay.ring import Ring
 from agent.cluster.relay.wire import decode_items, encode_item, name_of
@@ -149,6 +151,44 @@ async def test_a_relay_that_is_late_is_left(bed: Bed) -> None:
     await follower.replica.barrier()
     await until(lambda: "behind" in follower.reasons)
     relay.memory_log.faults.delivery_delay_s = 0.0
+    await bed.agree()
+
+
+async def test_a_relay_that_is_bad_again_is_left_alone_for_longer_each_time(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes who comes, and is behind a moment later: to be taken shows nothing."""
+    relay, follower = await bed.zone_of(2, **SOON)
+    now, rests = [0.0], list[float]()
+    follower.log._standings = known = standing.Standings(lambda: now[0])
+    other = await bed.add("elsewhere")
+    relay.log.ring.add = lambda revision, data: None
+    relay.log.ring.reach = lambda through: None
+    for count in (1, 2, 3):
+        await until(lambda: follower.by_relay)
+        await bed.write(other)
+        await follower.replica.barrier()
+        await until(lambda count=count: follower.reasons == {"behind": count})
+        rests += [each.rest_s for each in known._failing.values()]
+        now[0] += standing.REST_S_MAX
+    assert rests == [standing.REST_S, 2 * standing.REST_S, 4 * standing.REST_S]
+    del relay.log.ring.add, relay.log.ring.reach
+    monkeypatch.setattr(log, "SHOWN_S", 0.0)
+    await until(lambda: follower.by_relay and not known._failing)
+    await bed.agree()
+
+
+async def test_a_relay_that_is_left_for_no_fault_is_asked_again(bed: Bed) -> None:
+    """It failed before, and follows again; another one is chosen before it has shown that it is well."""
+    _, follower = await bed.zone_of(2)
+    address = follower.log.stream.choice.address
+    follower.log._standings._failing[address] = failing = standing._Failing(0.0, 6.0, trying=True)
+    zone = follower.log._zone
+    follower.log._zone = replace(zone, choose=lambda: None)
+    await until(lambda: follower.reasons == {"moved": 1})
+    follower.log._zone = zone
+    await until(lambda: follower.by_relay)
+    assert failing.rest_s == 6.0, "nor is it forgotten"
     await bed.agree()
 
 

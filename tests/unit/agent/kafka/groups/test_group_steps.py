@@ -8,6 +8,8 @@ from agent.kafka.groups import steps
 from agent.kafka.groups.classic import ClassicGroup
 from agent.kafka.groups.listing import listed
 from agent.kafka.handlers import k16_list_groups
+from agent.kafka.handlers.lookup import GROUP_COST
+from agent.net.wire import steps as wire_steps
 from agent.net.wire.generated import consumer_group_describe as cg
 from agent.net.wire.generated import describe_groups as dg
 from agent.net.wire.generated import list_groups as lg
@@ -135,6 +137,7 @@ async def test_others_have_their_turn_while_very_many_groups_are_described(
     crowded: Agent, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     names = [f"g{n}" for n in range(40)]
+    monkeypatch.setattr(wire_steps, "ROWS_PER_STEP", 2 * GROUP_COST)
     watched = Watched(crowded, monkeypatch)
     request = dg.DescribeGroupsRequest(names) if name[0] == "D" else cg.ConsumerGroupDescribeRequest(names)
     assert [group.group_id for group in (await crowded.call(name, request, 1)).groups] == names

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
+from agent.kafka.groups.classic import ClassicGroup
+from agent.kafka.groups.members import GroupState, Join, Joined, Limits
 from agent.net.wire.generated import consumer_group_heartbeat as ch
 from agent.net.wire.generated import delete_groups as dg
 from agent.net.wire.generated import leave_group as lg
@@ -120,3 +123,23 @@ async def test_a_classic_group_is_deleted_while_its_last_member_is_leaving(agent
     assert await delete(agent, "g") is Code.NONE
     assert await left == 0
     await given
+
+
+@pytest.mark.parametrize("id_required", [True, False], ids=["JoinGroup 4", "JoinGroup 3"])
+def test_who_comes_while_a_group_that_all_have_left_still_forms_is_let_in(id_required: bool) -> None:
+    """Its first delay goes on without a member. Nobody is left there to have other protocols."""
+    group, told = ClassicGroup("g", lambda: Limits(initial_delay_s=3)), list[Joined]()
+    first = Join("", None, "c", "/h", 10, 20, "consumer", (("range", b""),), "first", id_required=False)
+    group.join(0, first, told.append)
+    group.leave(1, [("first", None)], lambda _: None)
+    assert (group.state, group.members) == (GroupState.PREPARING, {})
+    other = replace(first, protocols=(("sticky", b""),), new_id="other", id_required=id_required)
+    group.join(2, other, told.append)
+    if id_required:
+        assert told.pop().code is Code.MEMBER_ID_REQUIRED
+        group.join(2, replace(other, member_id="other"), told.append)
+    told.clear()
+    group.tick(3)
+    group.tick(6)
+    group.decided(6, 1, 1)
+    assert [(each.code, each.member_id, each.protocol) for each in told] == [(Code.NONE, "other", "sticky")]

@@ -24,6 +24,51 @@ from tests.unit.agent.net.server.harness import Client
 MANY = 40
 
 
+class Taking:
+    """A connection whose client has so many bytes of an answer before it, and takes them as the test says."""
+
+    def __init__(self, among: Strangers, left: int = 0) -> None:
+        self.left, self.cut = left, ""
+        among.enter(self, 0.0, self._end, lambda: self.left)
+
+    def _end(self, reason: str) -> None:
+        self.cut = reason
+
+
+def test_with_one_too_many_the_oldest_goes_that_takes_nothing() -> None:
+    strangers = Strangers(4, 10.0)
+    slow, stuck, idle = Taking(strangers, 9), Taking(strangers, 9), Taking(strangers)
+    slow.left = 8
+    Taking(strangers)
+    for goes in (stuck, idle):
+        assert not goes.cut
+        came = Taking(strangers)
+        assert goes.cut, "the oldest but the one that takes its answer"
+        assert [slow.cut, came.cut] == ["", ""]
+
+
+def test_who_takes_a_little_keeps_nobody_else_out() -> None:
+    strangers = Strangers(4, 10.0)
+    slow = [Taking(strangers, 9) for _ in range(4)]
+    for each in slow:
+        each.left = 8
+    came = Taking(strangers)
+    assert slow[0].cut
+    assert not came.cut
+
+
+def test_time_counts_from_what_was_taken_last() -> None:
+    strangers = Strangers(4, 10.0)
+    slow, idle = Taking(strangers, 9), Taking(strangers)
+    slow.left = 1
+    strangers.sweep(11.0)
+    assert (bool(slow.cut), bool(idle.cut)) == (False, True)
+    strangers.sweep(21.0)
+    assert not slow.cut
+    strangers.sweep(22.0)
+    assert slow.cut
+
+
 class Rounds:
     """`now` is the number of the loop's round. `async with Rounds() as rounds`."""
 
