@@ -11,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from objectstore import coalesced, tasks
 
@@ -21,6 +22,8 @@ TICK_S = 1.0
 """Between two moments at which uvicorn makes its Date header and looks at what is idle."""
 CONNECTIONS_MAX = 64
 """Who asks how an agent is: probes, Prometheus, the process that watches it."""
+IDLE_S_MAX = 30.0
+"""For how long a connection may bring no whole request, or not take its answer. They are few."""
 
 
 class Quiet(uvicorn.Server):
@@ -54,6 +57,40 @@ class Quiet(uvicorn.Server):
         """It would say how to stop uvicorn, which is not what runs here."""
 
 
+class _Short(H11Protocol):
+    """A connection that ends where it only takes a place.
+
+    uvicorn bounds the silence behind an answer alone, and not a head that does not end: without this, so many
+    connections of clients that are gone would have probes refused until the process ends.
+    """
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._late = self.loop.call_later(IDLE_S_MAX, self._end)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+
+    def _end(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:  # else it waits anew once it is answered
+            self.transport.abort()
+
+
 class Listening:
     """Serves a small application on a socket of the network, or on a Unix socket, until stopped."""
 
@@ -65,6 +102,7 @@ class Listening:
         config = uvicorn.Config(
             app,
             uds=str(where) if isinstance(where, Path) else None,
+            http=_Short,
             ws="none",
             proxy_headers=False,
             lifespan="off",

@@ -165,7 +165,7 @@ SCOPES = (
     ),
     Named(
         "v1 without ApiVersions, positions apart, twice in a transaction",
-        _positions(Chances(3, stays=1), ((FIRST,), C), ((FIRST, FIRST), C), asks=False),
+        _positions(Chances(2, stays=1), ((FIRST,), C), ((FIRST, FIRST), C), asks=False),
     ),
     Named(
         "v1 without ApiVersions, positions on the same, others",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from agent.config import Config, ConfigError, load
+from agent.processes import listening as listenings
 from agent.processes.endpoints import Endpoints
 from agent.processes.listening import Listening, bound
 from agent.processes.slot import Patience, Slot
@@ -201,6 +203,32 @@ async def test_it_speaks_tls_as_its_agents_do_and_a_renewed_certificate_counts(
         assert await asyncio.to_thread(tls.renew)
         assert tls.problem == ""
         assert await _serial(bind.getsockname()[1], trust) != first
+        await listening.stop()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /livez HTTP/1.1\r\nHost: a", b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"]
+)
+async def test_clients_that_are_gone_keep_no_probe_out(
+    folder: Path, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing, half a request, or one and then nothing: their places are others' after a while."""
+    monkeypatch.setattr(listenings, "IDLE_S_MAX", 0.2)
+    bind = bound("test", "127.0.0.1", 0)
+    port = bind.getsockname()[1]
+    async with two(folder) as machine:
+        listening = Listening(machine.app, bind)
+        await listening.start()
+        gone = [await asyncio.open_connection("127.0.0.1", port) for _ in range(listenings.CONNECTIONS_MAX)]
+        for _, writer in gone:
+            writer.write(sent)
+        for reader, writer in gone:
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()  # up to its end
+            writer.close()
+        async with httpx.AsyncClient() as client:
+            answer = await client.get(f"http://127.0.0.1:{port}/livez")
+        assert answer.status_code == 200
         await listening.stop()
 
 
