@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from agent.background.expiry import records, topics
@@ -11,7 +13,9 @@ from coordination.state.data import StateData
 from coordination.state.levels import LEAVING, RECORDS_GRACE, SOFT_DELETE
 from coordination.state.types import At, Partition, Topic
 from objectstore.naming import ChunkId
+from objectstore.removal import Removal
 from tests.sim.controls import LOST, Control, patched
+from tests.sim.plan import Plan
 
 
 def _lets_go_twice() -> tuple[tuple[Any, str, Any], ...]:
@@ -69,7 +73,31 @@ def _records_purged_early() -> tuple[tuple[Any, str, Any], ...]:
     )
 
 
+HOLDS = tuple((at, 1.0, "hold-object", (0,)) for at in (2.0, 3.0, 4.0))
+
+
+def _with_holds(plan: Plan) -> Plan:
+    return replace(plan, faults=tuple(sorted((*plan.faults, *HOLDS))))
+
+
+def _kept_keep_others() -> tuple[tuple[Any, str, Any], ...]:
+    """A page of objects of which the store keeps one is given up as a whole, and begun anew each time."""
+
+    async def together(self: Removal, keys: Sequence[str], failure: Any) -> set[str]:
+        await self._remove(keys)
+        return set(keys)
+
+    return ((Removal, "_together", together),)
+
+
 DELETION = (
+    Control(
+        "kept-objects-keep-others",
+        "16: one sick object stops no healthy one",
+        frozenset({"garbage-stays"}),
+        lambda: patched(*_kept_keep_others()),
+        told=_with_holds,
+    ),
     Control(
         "held-records-collected",
         "9: nothing goes that may be referenced",

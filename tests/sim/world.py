@@ -28,7 +28,7 @@ from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History
 from tests.checker.progress import Patience
-from tests.sim import archived, avro_memory, quick, restored, schedule, scrubbing
+from tests.sim import archived, avro_memory, held_objects, quick, restored, schedule, scrubbing
 from tests.sim.audit import audit
 from tests.sim.beginners import Beginners, Begun
 from tests.sim.bindings import Binder, asks_any
@@ -245,6 +245,7 @@ class World:
             return findings
         read = committed(self.recorder)
         findings += await self.queues.judged(self.around, read)
+        findings += await held_objects.judged(self.around, app, self.objects)
         findings += await self.following.judged(self.around, read)
         if self.plan.relay:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))

@@ -74,9 +74,18 @@ def _let_topic_back(world: World, targets: Sequence[AgentNode]) -> None:
     world.witness.mortal.kept_away = False
 
 
+def _hold(world: World, targets: Sequence[AgentNode]) -> None:
+    """One that holds records is kept for good, whoever deletes it."""
+    del targets
+    keys = sorted(key for key in world.objects._objects if key.startswith((CHUNKS, SEGMENTS)))
+    if keys:
+        world.objects.held.add(world.loop.random.choice(keys))
+
+
 OBJECTS = (
     *(Fault(name, partial(_damage, name), partial(_bring_back, name)) for name in KINDS),
     Fault("damage-records", _damage_records, nothing),
+    Fault("hold-object", _hold, nothing),
     Fault("scrub", _scrub, nothing),
     Fault("topic-away", _take_topic_away, _let_topic_back),
 )

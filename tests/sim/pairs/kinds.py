@@ -124,6 +124,11 @@ def _records_damaged(world: World, targets: Sequence[AgentNode]) -> bool:
     return bool(world.hurt.damaged)
 
 
+def _object_held(world: World, targets: Sequence[AgentNode]) -> bool:
+    del targets
+    return bool(world.objects.held)
+
+
 def _topic_away(world: World, targets: Sequence[AgentNode]) -> bool:
     del targets
     return world.witness.mortal.away
@@ -186,6 +191,7 @@ KINDS: tuple[Kind, ...] = (
         for name in DAMAGES
     ),
     Kind("damage-records", _records_damaged, needs.damaged_for_good),
+    Kind("hold-object", _object_held),
     Kind("scrub", _alive, needs.scrubbed, at_once=True),
     Kind("topic-away", _topic_away, needs.mortal, seconds=(4.0, 5.5)),
     Kind("restore", _always, needs.restored, planned=False),
