@@ -83,9 +83,8 @@ class Removal:
     async def _together(self, keys: Sequence[str], failure: Failure) -> set[str]:
         try:
             await self._remove(keys)
-        except (
-            StoreError
-        ):  # of one of them, or of all: some may be gone, and deleting these again is harmless
+        except StoreError:
+            # Of one of them, or of all: some may be gone, and deleting these again is harmless.
             return {key for key in keys if await self._alone(key, failure)}
         return set(keys)
 

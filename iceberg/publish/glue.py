@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from iceberg.publish.other import (
+    PAGES_S_MAX,
     CatalogAway,
     CatalogFailed,
     Entry,
@@ -38,7 +39,6 @@ _AWAY = {
     "UnrecognizedClientException",
 }
 _DENIED = "AccessDeniedException"  # of one table or database: Lake Formation and IAM deny by resource
-_PAGES_S_MAX = 600.0
 _TYPES = {
     "long": "bigint",
     "time": "string",
@@ -70,7 +70,7 @@ class GlueCatalog:
         self._options = options
         self._lock = threading.Lock()
         self._client: Any = None
-        self.call_s_max = _PAGES_S_MAX
+        self.call_s_max = PAGES_S_MAX
         self._whose = {"CatalogId": options.catalog_id} if options.catalog_id else {}
 
     def spelled(self, key: Key) -> Key:

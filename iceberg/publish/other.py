@@ -14,6 +14,10 @@ Key = tuple[str, str]
 """(namespace, levels joined by dots; name), as the other catalog has it."""
 
 
+PAGES_S_MAX = 600.0
+"""What a call may take of a client that bounds each of its requests by itself: a list may have many pages."""
+
+
 class CatalogFailed(Exception):
     """What was asked for one table was not done, or it is not known whether it was."""
 

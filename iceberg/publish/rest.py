@@ -19,6 +19,7 @@ import urllib3
 
 from iceberg import json_steps
 from iceberg.publish.other import (
+    PAGES_S_MAX,
     CannotReplace,
     CatalogAway,
     CatalogFailed,
@@ -33,7 +34,6 @@ from objectstore.turns import at_once
 ANSWER_BYTES_MAX = 64 << 20
 """Of one answer: a table's metadata, or a page of names."""
 PAGES_MAX = 1_000  # of one list of names
-_PAGES_S_MAX = 600.0
 TEXT_MAX = 300  # characters of what a catalog says
 DEPTH = 3
 
@@ -66,7 +66,7 @@ class RestCatalog:
 
     def __init__(self, options: RestOptions) -> None:
         self._options = options
-        self.call_s_max = _PAGES_S_MAX
+        self.call_s_max = PAGES_S_MAX
         self._uri = options.uri.rstrip("/")
         self._pool = urllib3.PoolManager(
             maxsize=options.connections_max,

@@ -199,6 +199,7 @@ class AgentNode(Node):
         """What it followed the log by, in each of its lives."""
         self.store: FaultyStore | None = None
         self.rates = FaultRates(stale_writes=0)
+        self.held: set[str] = set()
         self.hanging = Hanging(self.loop.random)
         self.started: asyncio.Task[Any] | None = None
         self.stopping = False
@@ -258,6 +259,7 @@ class AgentNode(Node):
         self.log.member = self.member
         objects = DistantStore(self._objects, lambda: drawn(random, ways.store_s), self.hanging)
         self.store = FaultyStore(objects, random.getrandbits(48), self.rates, clock)
+        self.store.held = self.held
         self.app = App(
             self._config(), clock=clock, log=self.log, store=RetryingStore(self.store, STORE_RETRY, clock)
         )

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from objectstore.adapters.memory import MemoryStore
-from objectstore.store import PLAIN, Buffer, Denied, PutMode
+from objectstore.store import PLAIN, Buffer, PutMode
 
 
 class TracedStore(MemoryStore):
@@ -19,17 +19,9 @@ class TracedStore(MemoryStore):
     def __init__(self, trace: Callable[[str], None], now_ms: Callable[[], int]) -> None:
         super().__init__(now_ms)
         self._trace = trace
-        self.held: set[str] = set()
-        """Objects that nobody can delete."""
 
     async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
         """See ObjectStore; one line, also of what is refused."""
         data = b"".join(parts)
         self._trace(f"put {key} {len(data)} {zlib.crc32(data):08x}")
         return await super().put(key, [data], mode)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        """See ObjectStore. As S3 has it: of many the others go, and then those that are held are told."""
-        await super().delete([key for key in keys if key not in self.held])
-        if kept := [key for key in keys if key in self.held]:
-            raise Denied(f"{kept[0]}: object is under a hold")

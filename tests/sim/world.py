@@ -109,6 +109,7 @@ class World:
         self.objects = TracedStore(self.trace, lambda: START_MS + int(self.loop.time() * 1000))
         world = (self.server, self.objects)
         settings = settings_of(plan)
+        self.held: set[str] = set()
         self.agents = [
             AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.ways())
             for n in range(plan.agents)
@@ -116,6 +117,7 @@ class World:
         for agent, skew in zip(self.agents, plan.skews_ms, strict=True):
             agent.skew_ms = skew
             agent.feature_max = plan.level
+            agent.held = self.held
         self.recorder = Recorder(self.loop, self.trace)
         first = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
         self.keys = Keys(first, max(plan.live_keys, plan.partitions), plan.key_writes)
@@ -245,7 +247,7 @@ class World:
             return findings
         read = committed(self.recorder)
         findings += await self.queues.judged(self.around, read)
-        findings += await held_objects.judged(self.around, app, self.objects)
+        findings += await held_objects.judged(self.around, app, self.held)
         findings += await self.following.judged(self.around, read)
         if self.plan.relay:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))

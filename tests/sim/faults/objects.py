@@ -79,7 +79,7 @@ def _hold(world: World, targets: Sequence[AgentNode]) -> None:
     del targets
     keys = sorted(key for key in world.objects._objects if key.startswith((CHUNKS, SEGMENTS)))
     if keys:
-        world.objects.held.add(world.loop.random.choice(keys))
+        world.held.add(world.loop.random.choice(keys))
 
 
 OBJECTS = (

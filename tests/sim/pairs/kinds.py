@@ -126,7 +126,7 @@ def _records_damaged(world: World, targets: Sequence[AgentNode]) -> bool:
 
 def _object_held(world: World, targets: Sequence[AgentNode]) -> bool:
     del targets
-    return bool(world.objects.held)
+    return bool(world.held)
 
 
 def _topic_away(world: World, targets: Sequence[AgentNode]) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,29 +222,35 @@ class Silent(SqlCatalog):
         return super().names(namespace)
 
 
+@pytest.fixture
+def silent(tmp_path: Path) -> Iterator[Silent]:
+    """Its threads end with the test, however that ends."""
+    catalog = Silent(SqlOptions(database(tmp_path), "lake"))
+    yield catalog
+    catalog.over.set()
+
+
 async def test_a_database_that_says_nothing_is_away_and_the_publisher_can_be_stopped(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "STUCK_MAX", 2)
-    catalog = Silent(SqlOptions(database(tmp_path), "lake"))
     await committed(rig, "t")
-    publisher = publisher_of(rig, catalog)
+    publisher = publisher_of(rig, silent)
     await look(publisher, 4)
     assert publisher.late()["t"] > 0
     assert publisher.failures[WHOLE].count == 4
     assert "2 requests to it do not end" in publisher.failures[WHOLE].error
-    catalog.silent, catalog.call_s_max = False, 30.0
-    catalog.over.set()
+    silent.silent, silent.call_s_max = False, 30.0
+    silent.over.set()
     while not all(each.done() for each in publisher._stuck):
         await asyncio.to_thread(next(iter(publisher._stuck)).result)
     await look(publisher)
     assert not publisher.failures
     assert publisher.late() == {"t": 0.0}
-    catalog.silent, catalog.call_s_max = True, 0.05
-    catalog.over.clear()
+    silent.silent, silent.call_s_max = True, 0.05
+    silent.over.clear()
     await look(publisher)
     await publisher.stop()  # though that one has not ended
-    catalog.over.set()
 
 
 async def test_a_lock_on_one_row_is_the_entrys_and_no_connection_is_the_catalogs(tmp_path: Path) -> None:
