@@ -43,6 +43,8 @@ from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectStore, 
 CLAIM = "log-archive"
 READ_S_MAX = 30.0  # until entries that the log has must have come
 CUT_BYTES_MAX = RAW_BYTES_MAX // 4  # of payload: what has more is not made larger still for another name
+UNCONFIRMED_S_MAX = 60.0
+"""Most copies of the log may say nothing for so long about entries from before this agent's state."""
 _logger = logging.getLogger("floe.coordination.archive")
 
 
@@ -91,6 +93,7 @@ class LogArchive(Job):
         self._pieces: list[Stored] = []
         self._taken: set[PieceId] = set()  # names behind the head that something unusable has
         self._written_at = self._loop.time()
+        self._unsure_since: float | None = None
         self._cleaned = 0  # pieces through this revision were deleted
         self.counts = Counts()
         replica.add_entry_listener(lambda entry: self._tail.add(entry, self._loop.time()))
@@ -280,7 +283,7 @@ class LogArchive(Job):
 
     async def _write(self, head: Head, entries: list[LogEntry]) -> Head:
         """Seal a piece and put it into the bucket; the new end."""
-        await self._confirm(entries)
+        await self._confirm(head.last, entries)
         snapshots = self.replica.state.snapshots
         base = next((each.revision for each in snapshots if each.revision >= head.last), 0)
         begins = head.checksum == NONE and head.last > 0
@@ -309,10 +312,12 @@ class LogArchive(Job):
         self._head = Head(header.last, checksum, name)
         return self._head
 
-    async def _confirm(self, entries: list[LogEntry]) -> None:
-        """Have another agent's word that these are the log's, while one gives it. Raises Unavailable.
+    async def _confirm(self, after: int, entries: list[LogEntry]) -> None:
+        """Have another agent's word that these are all of the log's above `after`, while one gives it.
 
-        Where none says anything they are written nevertheless: what is in no piece is lost with etcd.
+        Raises Unavailable. Where none says anything they are written nevertheless: what is in no piece is
+        lost with etcd. That word is of what led to this agent's state from where it began: its state may be
+        right and what it reads from before wrong, so for that the log's copies are asked.
         """
         rebuilt = self.replica.doubt.counts["rebuilt"]
         with suppress(Unavailable):
@@ -320,13 +325,33 @@ class LogArchive(Job):
         if self.replica.doubt.counts["rebuilt"] != rebuilt:
             self._head = None
             raise Unavailable("the state was made anew meanwhile: entries of the one before are not archived")
-        other = next((each for each in entries if self.replica.vouches(each) is False), None)
+        other = self.replica.contradicts(after, entries)
         if other is not None:
             self._head = None  # look for the end again, and read anew
             raise Unavailable(
-                f"the entry of revision {other.revision} is not the one that was applied: the copy of the "
-                "log that it was read from is another one than the others"
+                f"the log is not at revision {other} what was applied there: the copy of it that was read is "
+                "another one than the others"
             )
+        through = min(self.replica.vouches_above, entries[-1].revision)
+        if after < through:
+            await self._confirm_before(after, through, [each for each in entries if each.revision <= through])
+
+    async def _confirm_before(self, after: int, through: int, entries: list[LogEntry]) -> None:
+        """Have the word of most of the log's copies, where most say anything. Raises Unavailable."""
+        sustained = await self.replica.doubt.sustained(after, through, entries)
+        if sustained:
+            self._unsure_since = None
+            return
+        if sustained is False:
+            self._head = None
+            raise Unavailable(
+                f"the entries from {after + 1} through {through} are not as most copies of the log have them"
+            )
+        now = self._loop.time()
+        self._unsure_since = self._unsure_since or now
+        if now - self._unsure_since < UNCONFIRMED_S_MAX:
+            raise Unavailable(f"most copies of the log do not say what they have through {through}")
+        _logger.warning("entries are archived that most copies of the log have not confirmed: they are mute")
 
     async def _encode(self, header: Header, entries: list[LogEntry]) -> list[bytes]:
         until = self._loop.time() + self.options.slice_s

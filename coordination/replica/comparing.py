@@ -108,14 +108,17 @@ class Comparison:
         live = (number for number in state.live if not self.own(number))
         return [number for number in live if number not in self._mute]
 
-    def vouches(self, entry: LogEntry) -> bool | None:
-        """Whether just this entry was applied at its revision; None: too long ago, or not applied here."""
-        for revision, known in reversed(self._prints):
-            if revision == entry.revision:
-                return known == print_of(entry)
-            if revision < entry.revision:
-                break
-        return None
+    def contradicts(self, after: int, entries: Sequence[LogEntry]) -> int | None:
+        """The first revision above `after` where something else was applied than these, all up to their last.
+
+        Also where they have nothing, or only they have something. None: nothing is known against them; what
+        lies at or below `begins` is not looked at.
+        """
+        through, floor = entries[-1].revision, max(after, self.begins)
+        known = self.prints(floor, through)
+        said = {each.revision: print_of(each) for each in entries if each.revision > floor}
+        differ = (each for each in known.keys() | said.keys() if known.get(each) != said.get(each))
+        return min(differ, default=None)
 
     def prints(self, after: int, through: int) -> dict[int, bytes]:
         """Of the entries that were applied, by revision; `through` included."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
 
-from coordination.log import Copied, Entries, Log, Trimmed, Unavailable
+from coordination.log import Copied, Copy, Entries, Log, LogEntry, Trimmed, Unavailable
 from coordination.replica.comparing import (
     ENTRIES_REMEMBERED,
     Comparison,
@@ -28,6 +28,7 @@ from coordination.replica.comparing import (
 from coordination.replica.loading import load_newest
 from coordination.replica.options import ReplicaOptions
 from coordination.state import State, StateError
+from coordination.state.digest import print_of
 from objectstore.store import ObjectStore, StoreError
 
 WAIT_S_MAX = 30.0
@@ -36,6 +37,7 @@ REBUILD_S_MAX = 600.0
 """Until a state must have been made anew, seconds."""
 UNREADABLE_MAX = 8
 """So many times in a row the log may have an entry that cannot be applied, of one copy or another."""
+REFUTED = (Verdict.WRONG, Verdict.UNKNOWN)
 _logger = logging.getLogger("floe.coordination.doubt")
 
 
@@ -99,6 +101,18 @@ class Doubt:
         _logger.error("this agent's copy of the log is another one", extra={"fields": {"reason": str(error)}})
         self._send_away()
         return await self._anew(after, own)
+
+    async def sustained(self, after: int, through: int, entries: Sequence[LogEntry]) -> bool | None:
+        """Whether most of the log's copies have just these entries above `after` and up to `through`.
+
+        None: those that answer have, and most do not answer. True where the log has no copies.
+        """
+        copies = await self._copies(after, through)
+        mine = {each.revision: print_of(each) for each in entries}
+        if self._found(by_copies(mine, after, copies), after, through).verdict in REFUTED:
+            return False
+        answered = sum(copy is not None for copy in copies.values())
+        return True if 2 * answered > len(copies) or not copies else None
 
     async def _anew(self, through: int, own: Callable[[int], bool]) -> Rebuilt:
         wait_s, unreadable = self._options.retry_s, 0
@@ -170,8 +184,12 @@ class Doubt:
 
     async def _ask(self, mine: dict[int, bytes], after: int, through: int) -> Findings:
         """What the copies say; none is followed that most contradict."""
-        copies = await self._log.copies(after, through) if isinstance(self._log, Copied) else {}
-        found = by_copies(mine, after, copies)
+        return self._found(by_copies(mine, after, await self._copies(after, through)), after, through)
+
+    async def _copies(self, after: int, through: int) -> Mapping[str, Copy | None]:
+        return await self._log.copies(after, through) if isinstance(self._log, Copied) else {}
+
+    def _found(self, found: Findings, after: int, through: int) -> Findings:
         if found.wrong:
             told = {"copies": list(found.wrong), "after": after, "through": through}
             _logger.error("a copy of the log is not as the others are", extra={"fields": told})

@@ -199,9 +199,14 @@ class Replica:
             looks += 1
         self.failed.result()
 
-    def vouches(self, entry: LogEntry) -> bool | None:
-        """Whether just this entry was applied here; None: it was too long ago."""
-        return self._follower.comparison.vouches(entry)
+    def contradicts(self, after: int, entries: Sequence[LogEntry]) -> int | None:
+        """Of entries that were read above `after`: the first revision where another one was applied here."""
+        return self._follower.comparison.contradicts(after, entries)
+
+    @property
+    def vouches_above(self) -> int:
+        """`contradicts` knows all that was applied above this revision."""
+        return self._follower.comparison.begins
 
     async def enter(self) -> None:
         """Have Metadata name this agent, which registered as joining. Waits while the log is away."""

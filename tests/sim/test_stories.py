@@ -42,6 +42,7 @@ BROKEN = (
     ("copy_is_kept_at_any_step_of_a_round", "promoted-without-segments", "promoted-lost"),
     ("replica_gets_its_bucket_in_another_order", "replica-goes-over-gaps", "replica-poisoned"),
     ("objects_are_held_by_their_store", "kept-objects-keep-others", "garbage-stays"),
+    ("archive_is_written_from_a_member_with_another_log", "read-before-not-asked", "archive-differs"),
 )
 """Of a plan, a control and the anomaly that shows it."""
 pytestmark = pytest.mark.timeout(SECONDS_MAX)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from coordination.commands import Entry
 from coordination.log import LogEntry
+from coordination.replica.doubt import Doubt
 from coordination.restore.source import REVISIONS_PASSED
 from coordination.state import transactions
 from coordination.state.data import StateData
@@ -43,6 +45,7 @@ class Witness:
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
         self.positions = Positions(self._wrong)
         self._astray = Astray()  # states that have applied what only one member has so
+        self._refuted = 0  # what an agent had read from before its state, and did not archive
         self.due = Due(self._wrong, self._astray)
         self.named = Named(self._wrong)
         self.bindings = Bindings(self._astray)
@@ -57,7 +60,7 @@ class Witness:
     @contextmanager
     def watches(self) -> Iterator[None]:
         """Everything that is applied meanwhile."""
-        apply, finish = State.apply, transactions.finish
+        apply, finish, sustained = State.apply, transactions.finish, Doubt.sustained
 
         def applied(state: State, entry: LogEntry) -> Applied:
             if self.altered and entry.payload in self.altered.values():
@@ -74,6 +77,12 @@ class Witness:
                 self.ended(known, commit, at.revision)
             finish(state, known, commit, marker_epoch, at)
 
+        async def asked(doubt: Doubt, *what: Any) -> bool | None:
+            found = await sustained(doubt, *what)
+            self._refuted += found is False
+            return found
+
+        Doubt.sustained = asked  # type: ignore[method-assign, assignment]  # likewise
         State.apply = applied  # type: ignore[method-assign, assignment]  # in this process only, for one run
         transactions.finish = finished
         try:
@@ -86,6 +95,7 @@ class Witness:
         finally:
             State.apply = apply  # type: ignore[method-assign]  # as it was
             transactions.finish = finish
+            Doubt.sustained = sustained  # type: ignore[method-assign]  # as it was
 
     @property
     def truths(self) -> tuple[Truth, ...]:
@@ -96,6 +106,7 @@ class Witness:
         """Add what was seen, for the coverage."""
         counts["records whose span was looked at"] += len(self.bindings.taken)
         counts["states astray"] += len(self._astray)
+        counts["pieces refuted"] += self._refuted
         counts.update(self.bindings.counts)
         counts.update(self.subjects.counts)
         counts["positions asked for behind the log"] += self.positions.behind

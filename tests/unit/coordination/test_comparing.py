@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from coordination import snapshot_keeper
+from coordination.archive import keeper
+from coordination.archive.head import fetched, listed
 from coordination.archive.keeper import LogArchive
 from coordination.log import Copy, LogEntry, Unavailable
 from coordination.replica import Replica
@@ -16,7 +18,7 @@ from coordination.replica.comparing import ENTRIES_REMEMBERED, Comparison, Findi
 from coordination.snapshot_keeper import SnapshotKeeper
 from coordination.state import State
 from coordination.state.digest import print_of
-from objectstore.naming import SNAPSHOTS
+from objectstore.naming import SNAPSHOTS, log_folder
 from tests.unit.coordination.conftest import Agents, registration, until
 from tests.unit.coordination.test_archive import SOON
 from tests.unit.coordination.test_replica import topic
@@ -56,10 +58,24 @@ def test_prints_are_kept_of_the_newest_entries_only() -> None:
     known = comparison.prints(15, 10**9)
     assert len(known) == ENTRIES_REMEMBERED - 1
     entry = LogEntry(20, 1, 10, b"p")
-    assert comparison.vouches(entry) is True
-    assert comparison.vouches(replace(entry, payload=b"q")) is False
-    assert comparison.vouches(replace(entry, revision=9)) is None
     assert print_of(entry) == print_of(replace(entry, revision=4)), "a restored log has other revisions"
+
+
+def test_what_was_read_is_all_that_was_applied_and_nothing_else() -> None:
+    comparison = Comparison(lambda _: False, begun=10)
+    applied = [LogEntry(revision, 1, revision, b"p") for revision in (12, 13, 15)]
+    for each in applied:
+        comparison.note(each)
+    other, late = replace(applied[1], payload=b"q"), LogEntry(14, 1, 14, b"p")
+    assert comparison.contradicts(10, applied) is None
+    assert comparison.contradicts(12, applied[1:]) is None
+    assert comparison.contradicts(10, [applied[0], other]) == 13
+    assert comparison.contradicts(10, applied[1:]) == 12, "one is missing"
+    assert comparison.contradicts(10, [*applied[:2], late, applied[2]]) == 14, "one more"
+    before = LogEntry(9, 1, 9, b"anything")
+    assert comparison.contradicts(8, [before]) is None, "from before it began: others are asked"
+    assert comparison.contradicts(8, [before, *applied]) is None
+    assert comparison.contradicts(8, [before, applied[0], other]) == 13
 
 
 def test_those_of_a_reloaded_state_begin_with_it() -> None:
@@ -250,12 +266,66 @@ async def test_no_piece_of_entries_that_were_not_applied(agents: Agents) -> None
     spoil(agents, 2, a.state, "sound")
     agents.logs["b"].member = 2  # what it applied was right; what it reads again is not
     job = LogArchive(b, agents.logs["b"], agents.store, SOON)
-    with pytest.raises(Unavailable, match="not the one that was applied"):
+    with pytest.raises(Unavailable, match="what was applied there"):
         await job._look()
     assert not job.counts.pieces
     agents.logs["b"].member = 0
     await job._look()
     assert job.counts.pieces
+
+
+async def begun_behind(agents: Agents, name: str) -> tuple[Replica, LogArchive]:
+    """An agent at the member with another disk, whose state begins behind what differs there; its job."""
+    a, b = await agents.start("a"), await agents.start("b")
+    await a.propose(topic("sound"))
+    await b.barrier()
+    revision = await SnapshotKeeper(b, agents.logs["b"], agents.store).write()
+    assert spoil(agents, 2, a.state, "sound") <= revision
+    c = await diverging(agents, name)
+    await c.start(registration(name))
+    assert c.vouches_above >= revision
+    assert not c.doubt.counts, "its state is right, and nobody contradicts it"
+    return c, LogArchive(c, agents.logs[name], agents.store, SOON)
+
+
+async def archived(agents: Agents) -> bytes:
+    """All payloads of all pieces."""
+    pieces = await listed(agents.store, log_folder(await agents.logs["a"].identity()))
+    found = [await fetched(agents.store, each.id) for each in pieces]
+    return b"".join(entry.payload for piece in found for entry in piece.entries())
+
+
+async def test_no_piece_of_what_was_read_from_before_the_state_and_one_copy_only_has(agents: Agents) -> None:
+    _, job = await begun_behind(agents, "c")
+    with pytest.raises(Unavailable, match="not as most copies of the log have them"):
+        await job._look()
+    assert not job.counts.pieces
+    assert agents.logs["c"].member != 2
+    await job._look()
+    assert job.counts.pieces
+    assert b"sound" in await archived(agents)
+    assert b"SOUND" not in await archived(agents)
+
+
+async def test_nor_while_most_copies_are_mute_but_for_some_time(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, job = await begun_behind(agents, "c")
+    log = agents.logs["c"]
+    log.member = 0
+    told = log.copies
+
+    async def most_are_mute(after: int, through: int) -> Mapping[str, Copy | None]:
+        return {name: copy if name == "0" else None for name, copy in (await told(after, through)).items()}
+
+    monkeypatch.setattr(log, "copies", most_are_mute)
+    with pytest.raises(Unavailable, match="do not say"):
+        await job._look()
+    assert not job.counts.pieces
+    monkeypatch.setattr(keeper, "UNCONFIRMED_S_MAX", 0.0)
+    await job._look()
+    assert job.counts.pieces
+    assert b"sound" in await archived(agents)
 
 
 async def test_an_agent_of_before_is_not_waited_for(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
