@@ -156,7 +156,7 @@ class LogArchive(Job):
             self._let_go()
 
     def _let_go(self) -> None:
-        self._hold = self._head = None
+        self._hold = self._head = self._unsure_since = None  # another term waits anew
         self._pieces = []
         self._tail.end()
 

@@ -322,7 +322,13 @@ async def test_nor_while_most_copies_are_mute_but_for_some_time(
     with pytest.raises(Unavailable, match="do not say"):
         await job._look()
     assert not job.counts.pieces
-    monkeypatch.setattr(keeper, "UNCONFIRMED_S_MAX", 0.0)
+    monkeypatch.setattr(keeper, "UNCONFIRMED_S_MAX", 0.05)
+    await asyncio.sleep(0.1)
+    job._let_go()
+    with pytest.raises(Unavailable, match="do not say"):
+        await job._look()  # another term of the claim waits anew
+    assert not job.counts.pieces
+    await asyncio.sleep(0.1)
     await job._look()
     assert job.counts.pieces
     assert b"sound" in await archived(agents)
