@@ -9,22 +9,18 @@ it has another state.
 
 from __future__ import annotations
 
-import base64
-import json
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
 
-from coordination.commands import Entry
-from deploy.services.etcd import Etcd, EtcdCluster
+from deploy.services.etcd import EtcdCluster
 from deploy.services.floe import FloeAgent, clustered
 from deploy.services.minio import Minio
 from deploy.services.prometheus import Prometheus
 from tests.torture.alarms.__main__ import JOB, chart_rules
+from tests.torture.other_disk import change_disk, status, told_by, until, victims
 from tests.torture.run import create_topic, unexplained
 from tests.torture.uncomparing_agent import UncomparingAgent
 from tests.torture.verdict import judge
@@ -34,8 +30,6 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 TOPIC, PARTITIONS = "divergent", (0, 1, 2)
 ALERT, OFTEN_S = "FloeStatesDiffer", 3
-SECONDS_MAX = 120  # then something is stuck
-LOG = "/floe/floe/log/"
 SETTINGS: dict[str, Any] = {
     "log": {"lease_ttl_s": 5},
     "replica": {"heartbeat_ms": 1_000},
@@ -86,7 +80,7 @@ def _scrape(prometheus: Prometheus, agents: list[FloeAgent]) -> None:
     """A counter grows only for who has seen it before."""
     targets = {agent.http.removeprefix("http://") for agent in agents}
     prometheus.scrape(targets)
-    _until(
+    until(
         lambda: {told["instance"] for told, _ in prometheus.value("floe_state_disputes_total")} == targets,
         "the agents are scraped",
     )
@@ -99,8 +93,10 @@ def test_an_agent_on_a_member_with_another_log_is_found_out(
     create_topic(lab.bootstrap, TOPIC, len(PARTITIONS))
     writer = Writer("w", lab.bootstrap, TOPIC, PARTITIONS, rate=100)
     writer.start()
-    _until(lambda: sum(each.outcome == "ok" for each in writer.sent) > 300, "records are acknowledged")
-    _change_disk(lab.etcd.members[2], lab.etcd.members[0])
+    until(lambda: sum(each.outcome == "ok" for each in writer.sent) > 300, "records are acknowledged")
+    member = lab.etcd.members[0]
+    until(lambda: any(victims(member)), "a chunk of two partitions is committed")
+    change_disk(lab.etcd.members[2], next(victims(member)))
     if not compares:
         writer.stop()  # with two states its client would end with a fatal error
     _scrape(prometheus, lab.agents)
@@ -109,14 +105,14 @@ def test_an_agent_on_a_member_with_another_log_is_found_out(
         assert _states(third, lab.agents[0]) == 2, "what was changed must be another state"
         assert ALERT not in prometheus.firing()
         return
-    _until(lambda: ALERT in prometheus.firing(), f"{ALERT} rings")
+    until(lambda: ALERT in prometheus.firing(), f"{ALERT} rings")
     before = len(writer.sent)
-    _until(lambda: len(writer.sent) > before + 300, "the load goes on")
-    _until(lambda: _status(third)["ready"], "it serves")
+    until(lambda: len(writer.sent) > before + 300, "the load goes on")
+    until(lambda: status(third)["ready"], "it serves")
     writer.stop()
     disputes = _disputes(third)
     assert disputes.get("rebuilt"), f"it was not found out: {disputes}"
-    assert lab.etcd.endpoints[2] in _told(third, "a copy of the log is not as the others are")
+    assert lab.etcd.endpoints[2] in told_by(third, "a copy of the log is not as the others are")
     for sound in lab.agents:
         assert not _disputes(sound).get("rebuilt"), "the others are right, and go on"
         assert not _disputes(sound).get("wrong")
@@ -128,45 +124,8 @@ def test_an_agent_on_a_member_with_another_log_is_found_out(
     assert _states(third, *lab.agents) == 1
 
 
-def _change_disk(member: Etcd, sound: Etcd) -> None:
-    """Two partitions change places in an entry that commits a chunk: their records are each other's."""
-    _until(lambda: any(_victims(sound)), "a chunk of two partitions is committed")
-    payload, changed = next(_victims(sound))
-    member.terminate()
-    path = member.data / "member" / "snap" / "db"
-    content = path.read_bytes()
-    assert payload in content, "the member has the entry in its db"
-    path.write_bytes(content.replace(payload, changed))
-    member.start()
-
-
-def _victims(sound: Etcd) -> Iterator[tuple[bytes, bytes]]:
-    """Entries, and what they become. There may be none yet: a chunk has what came in its time."""
-    begin, end = (base64.b64encode(each.encode()).decode() for each in (LOG, LOG[:-1] + "0"))
-    answer = sound._call("kv/range", {"key": begin, "range_end": end, "sort_target": "MOD", "limit": 0})
-    for each in answer["kvs"]:
-        payload = base64.b64decode(each["value"])
-        entry = Entry.FromString(payload)
-        for command in entry.commands:
-            handles = command.commit_chunk.partition
-            if len(set(handles)) >= 2:
-                handles[0], handles[1] = handles[1], handles[0]
-                changed = entry.SerializeToString()
-                if len(changed) == len(payload):
-                    yield payload, changed
-
-
-def _status(agent: FloeAgent) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(f"{agent.http}/status", timeout=30) as response:
-            told: dict[str, Any] = json.load(response)
-            return told
-    except OSError:
-        return {"ready": False}
-
-
 def _disputes(agent: FloeAgent) -> dict[str, int]:
-    found: dict[str, int] = _status(agent)["replica"]["state_disputes"]
+    found: dict[str, int] = status(agent)["replica"]["state_disputes"]
     return found
 
 
@@ -175,22 +134,10 @@ def _states(*agents: FloeAgent) -> int:
     hashes: set[str] = set()
 
     def at_one_revision() -> bool:
-        told = [_status(agent) for agent in agents]
+        told = [status(agent) for agent in agents]
         hashes.clear()
         hashes.update(str(each.get("state_hash")) for each in told)
         return len({each.get("revision") for each in told}) == 1
 
-    _until(at_one_revision, "they are at one revision")
+    until(at_one_revision, "they are at one revision")
     return len(hashes)
-
-
-def _told(agent: FloeAgent, event: str) -> str:
-    lines = agent.log_path.read_text(errors="replace").splitlines()
-    return "\n".join(line for line in lines if event in line)
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
-        time.sleep(0.2)
