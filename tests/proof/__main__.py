@@ -39,7 +39,7 @@ def lab(cluster: Cluster, seed: int, minutes: float) -> Lab:
     short = minutes < 10
     return Lab(
         cluster, seed, max(5.0, seconds * MIX_OF - SETTLE_S), 3.0 if short else SETTLE_S,
-        messages=20_000 if short else 100_000, late_s=max(20.0, seconds * LATE_OF),
+        messages=20_000 if short else 100_000, short=short, late_s=max(20.0, seconds * LATE_OF),
     )  # fmt: skip
 
 

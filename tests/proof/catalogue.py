@@ -64,6 +64,9 @@ def _bufstream(number: int, name: str, runs: tuple[str, ...], does: str, *judged
     return Experiment(BUFSTREAM, f"#{number} {name}", "Jepsen, Bufstream 0.1.0", does, runs, _of(*judged))
 
 
+RESTORED = tuple(name for name in RUNS if name.startswith("restored-"))
+DISASTERS = "Disasters"
+
 LOST = ("lost-write", "unseen", "not-in-log", "table-missing")
 SKIPS = ("poll-skip", "internal-poll-skip", "nonmonotonic-poll", "internal-nonmonotonic-poll")
 
@@ -129,5 +132,25 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         "KAFKA-17754", "the same on Apache Kafka 4.3.1", "KAFKA-17754",
         "The control: it must find aborted, torn or precommitted reads", ("late-ends-kafka",),
+    ),
+    Experiment(
+        DISASTERS, "etcd lost for good", "Floe",
+        "Its data is removed under load, pieces of the archive and snapshots with it, or an old backup is "
+        "put back; the cluster is restored from its bucket, with its table", RESTORED,
+    ),
+    Experiment(
+        DISASTERS, "a member of etcd with another log", "Floe",
+        "A value is changed on the disk of one of three: an agent there is found out, and what such a one "
+        "archived is not what is restored", ("member-differs",),
+    ),
+    Experiment(
+        DISASTERS, "objects damaged in the bucket", "Floe",
+        "Bits, cuts, exchanges and losses of every kind of object: found, mended from what is held twice, or "
+        "told by place", ("damaged-objects",),
+    ),
+    Experiment(
+        DISASTERS, "deleted by mistake, or wanted as it was", "Floe",
+        "Records and topics are deleted and brought back, topics restored as of a time or offsets, tables "
+        "ahead of a restored log", ("deleted-by-mistake",),
     ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from tests.checker.operations import History
 from tests.checker.tables import Logged
 from tests.equipment.proxy import Action
+from tests.proof import disasters
 from tests.proof.mixes import Aborting, Hasty, Lists, Mixed, live, members, noted, workers
 from tests.proof.prefixes import not_prefixes
 from tests.proof.ran import REFUSED, ROOT, Ran
@@ -33,6 +34,7 @@ from tests.torture.inside import inspect
 from tests.torture.late_clients import CLIENTS
 from tests.torture.late_ends import BROKERS
 from tests.torture.late_ends import run as late_ends
+from tests.torture.restoring import ARCHIVES
 from tests.torture.run import torture
 from tests.torture.soak import for_minutes
 
@@ -40,6 +42,11 @@ SLOW_S = 0.03
 LOST_OF = 20  # of so many pieces one breaks its connection
 CONTROL = frozenset({"aborted-read", "torn-transaction", "precommitted-read"})
 TEST_S_MAX = 1_800
+OTHER_DISK = ("tests/torture/test_divergent_member.py", "tests/torture/test_restore_other_disk.py")
+DELETED = (
+    "tests/compat/test_held_records_embedded.py", "tests/compat/test_restore_topic_embedded.py",
+    "tests/compat/test_restore_rows_embedded.py", "tests/torture/test_restored_tables.py",
+)  # fmt: skip
 
 
 @dataclass
@@ -52,6 +59,8 @@ class Lab:
     settle_s: float
     messages: int = 100_000
     """Of Vanlightly's scenarios."""
+    short: bool = False
+    """Fewer damages."""
     late_s: float = 120.0
     """Of late EndTxn, on Floe and on its control."""
 
@@ -193,6 +202,16 @@ def _late_ends(broker: str) -> Run:
     return run
 
 
+def _restored(how: str) -> tuple[str, Run]:
+    name = f"restored-{how.replace(' ', '-').replace(',', '')}"
+    return name, lambda lab: disasters.restored(name, lab.seed, how)
+
+
+def damaged_objects(lab: Lab) -> Ran:
+    """Scrubbing."""
+    return disasters.damaged("damaged-objects", lab.seed, short=lab.short)
+
+
 def tested(name: str, *nodes: str) -> tuple[str, Run]:
     """A run that is a test of this repository as well: its nodes, and what failed."""
 
@@ -226,4 +245,8 @@ RUNS: dict[str, Run] = {
     "late-ends-floe": _late_ends("floe"),
     "late-ends-kafka": _late_ends("kafka"),
     **dict([tested("large-changes", "tests/torture/test_large_changes_killed.py")]),
+    **dict(_restored(how) for how in ARCHIVES),
+    **dict([tested("member-differs", *OTHER_DISK)]),
+    "damaged-objects": damaged_objects,
+    **dict([tested("deleted-by-mistake", *DELETED)]),
 }

@@ -10,10 +10,10 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -29,9 +29,13 @@ BULK_TRANSACTION = 99
 """Large records of one transaction: a third of them on each partition."""
 SINGLE_GAP_S = 0.005
 MB = 1_000_000
+_UnderWay = tuple[int, tuple[str, ...]]
+_NOTHING: _UnderWay = (0, ())
 _BULK_OPTIONS: dict[str, Any] = {
     "request_timeout_ms": 180_000, "linger_ms": 20, "max_batch_size": MB // 2,
 }  # fmt: skip
+Note = Callable[[str, Literal["send", "txn"], Literal["ok", "info"], int, Sequence[tuple[int, str]]], None]
+"""Given a producer's name, what it did, its outcome and begin (monotonic ns), partitions and values."""
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Load:
     begun_at: float = 0.0
     """When the first large record was on its way, by the loop's clock; 0: none was."""
     over: bool = False
+    note: Note | None = None
+    """Told of all that is not large, when it is over."""
 
     @property
     def mbps(self) -> float:
@@ -77,11 +83,12 @@ class Load:
         await producer.start()
         try:
             while not self.over:
-                value = f"{name}-{number}"
+                value, begun = f"{name}-{number}", time.monotonic_ns()
                 number += 1
                 with suppress(KafkaError):
                     await producer.send_and_wait(TOPIC, value.encode(), partition=partition)
                     acknowledged.append(value)
+                self._noted(name, "send", acknowledged[-1:] == [value], begun, [(partition, value)])
                 await asyncio.sleep(SINGLE_GAP_S)
         finally:
             with suppress(KafkaError):
@@ -120,7 +127,7 @@ class Load:
 
         `bytes_per_s`: of large records; 0: of records without a key, as fast as it goes.
         """
-        number, begun = 0, 0.0
+        number, begun, under_way = 0, 0.0, _NOTHING
         while not self.over:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap, transactional_id=name,
@@ -132,20 +139,37 @@ class Load:
                 while not self.over:
                     values = tuple(f"{name}-{number}-{each}" for each in range(records))
                     number += 1
+                    under_way = (time.monotonic_ns(), values)
                     async with asyncio.timeout(20), producer.transaction():
                         for place, value in enumerate(values):
                             key = os.urandom(BULK_BYTES) if bytes_per_s else None
                             await producer.send(TOPIC, value.encode(), key, place % PARTITIONS)
                     self.transactions.append(values)
+                    under_way = self._ended(name, under_way, committed=True)
                     if bytes_per_s:
                         self.bulk_bytes += records * BULK_BYTES
                         due_at = begun + number * records * BULK_BYTES / bytes_per_s
                         await asyncio.sleep(max(0.0, due_at - time.monotonic()))
             except (KafkaError, TimeoutError, AssertionError):
+                under_way = self._ended(name, under_way, committed=False)
                 await asyncio.sleep(0.2)
             finally:
                 with suppress(Exception):
                     await asyncio.wait_for(producer.stop(), 5)
+
+    def _ended(self, name: str, what: _UnderWay, *, committed: bool) -> _UnderWay:
+        """Note a transaction that was under way: of one that failed nobody knows. Nothing is now."""
+        begun, values = what
+        if values:
+            places = [(place % PARTITIONS, value) for place, value in enumerate(values)]
+            self._noted(name, "txn", committed, begun, places)
+        return _NOTHING
+
+    def _noted(
+        self, name: str, f: Literal["send", "txn"], done: bool, begun: int, what: Sequence[tuple[int, str]]
+    ) -> None:
+        if self.note is not None:
+            self.note(name, f, "ok" if done else "info", begun, what)
 
     def _begun(self) -> float:
         self.begun_at = self.begun_at or time.monotonic()

@@ -23,8 +23,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from deploy.services import Etcd
 from deploy.services.floe import FloeAgent
 from objectstore.naming import parse_piece_key
-from tests.torture.restore_load import KINDS, PARTITIONS, TOPIC, Load
+from tests.torture.restore_load import KINDS, PARTITIONS, TOPIC, Load, Note
 from tests.torture.restore_verdict import Found, Row, judge, told
 
 OLD = "no piece, and the oldest snapshot"
@@ -144,7 +145,17 @@ def table_differs(http: str, found: Found) -> str:
     return told
 
 
-async def one_run(seed: int, how: str = "", mbps: float = 0) -> Row:
+@dataclass(frozen=True)
+class Watch:
+    """Who keeps what clients did. `note`: see Load. `over` is given the load, what was read in the end, what
+    the restore told, and how many transactions were acknowledged when etcd was lost.
+    """
+
+    note: Note
+    over: Callable[[Load, Found, dict[str, Any], int], None]
+
+
+async def one_run(seed: int, how: str = "", mbps: float = 0, watch: Watch | None = None) -> Row:
     """One disaster, of the kind `how`, one of ARCHIVES, or what the seed draws.
 
     Raises AssertionError, TimeoutError where the cluster does not go on.
@@ -160,7 +171,7 @@ async def one_run(seed: int, how: str = "", mbps: float = 0) -> Row:
             "store": {"url": f"file://{bucket}"},
         }
         agents = [stack.enter_context(FloeAgent(f"agent-{number}", settings)) for number in range(2)]
-        load = Load(",".join(agent.bootstrap for agent in agents))
+        load = Load(",".join(agent.bootstrap for agent in agents), note=watch.note if watch else None)
         await _create(load.bootstrap)
         if row.how == BACKUP:
             await asyncio.to_thread(_back_up, etcd)
@@ -179,6 +190,8 @@ async def one_run(seed: int, how: str = "", mbps: float = 0) -> Row:
         row.findings += told(row.how, spoilt, report)
         found = await read(load.bootstrap)
         judge(load, found, report, row, transactions)
+        if watch is not None:
+            watch.over(load, found, report, transactions)
         differs = await asyncio.to_thread(table_differs, agents[0].http, found)
         row.findings += [f"the table: {differs}"] * bool(differs)
         row.ahead = sum(each["newer"] for each in report["tables"])
