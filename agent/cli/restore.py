@@ -219,7 +219,15 @@ def _remarks(report: Report) -> list[str]:
             "that is much more than log_archive.interval_ms the archive's newest pieces are missing; they "
             "are best brought back from the bucket's versions before the real run"
         )
-    told += [f"LOST: {key} is referred to and not in the bucket" for key in report.missing_chunks]
+    told += [
+        f"LOST: {key} is referred to and not in the bucket"
+        for key in (*report.missing_chunks, *report.missing_merged)
+    ]
+    if report.manifests_unread:
+        told.append(
+            f"of {report.manifests_unread} partitions it was not looked at whether all their segments are "
+            "there: `floe bucket scrub` does that"
+        )
     if report.rescued_topic:
         told.append(
             f"{report.rescued_records} records are of topics whose creation is not archived: they are in "

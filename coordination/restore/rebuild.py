@@ -37,6 +37,7 @@ from coordination.restore.found import (
     missing_chunks,
     unknown_chunks,
 )
+from coordination.restore.merged import merged_of
 from coordination.restore.order import ordered
 from coordination.restore.report import PartitionFound, Report, TopicBack
 from coordination.restore.source import CannotRestore, Source
@@ -103,6 +104,7 @@ class _Rebuilding:
     async def run(self, moves: Sequence[Message]) -> Restored:
         state, report, stages = self._state, self._report, self._means.stages
         report.missing_chunks = await missing_chunks(self._store, state)
+        await self._look_at_merged()
         unknown = await unknown_chunks(self._store, state, self._restorer)
         stages.over("chunks listed")
         chunks = self._whole(await self._means.reader.read(unknown))
@@ -125,6 +127,13 @@ class _Rebuilding:
         report.partitions = [self._found[handle] for handle in sorted(self._found)]
         stages.over("chunks appended")
         return Restored(state, report, copies)
+
+    async def _look_at_merged(self) -> None:
+        """What lies in segments is at its offsets, whatever the archive has: it is there, or told of."""
+        found, report = await merged_of(self._store, self._state), self._report
+        report.missing_merged, report.manifests_unread = found.missing, found.unread
+        report.damaged += [each for each in found.damaged if each not in report.damaged]
+        self._means.stages.over("manifests read")
 
     def _whole(self, read: Sequence[FoundChunk | Unusable]) -> list[FoundChunk]:
         found: list[FoundChunk] = []

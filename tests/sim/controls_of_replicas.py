@@ -12,7 +12,9 @@ from coordination.copying.run import Copying
 from coordination.following.archived import ArchivedLog
 from coordination.log import LogEntry
 from coordination.restore import source
+from coordination.restore.merged import Merged
 from coordination.state.types import Partition
+from tests.sim import promoted
 from tests.sim.controls import Control, patched
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
@@ -104,6 +106,15 @@ def _promotes_without_the_archive() -> Sequence[Change]:
     return ((source, "shelf", SimpleNamespace(survey=shelf.survey, entries_after=nothing)),)
 
 
+def _takes_segments_for_there() -> Sequence[Change]:
+    """A promotion looks for chunks alone."""
+
+    async def nothing(store: Any, state: Any) -> Merged:
+        return Merged()
+
+    return ((promoted, "merged_of", nothing),)
+
+
 def _control(
     name: str, rule: str, anomalies: str, change: Callable[[], Sequence[Change]], follows: str = "bucket"
 ) -> Control:
@@ -156,5 +167,12 @@ REPLICAS = (
         "promoted-behind",
         _promotes_without_the_archive,
         "copy",
+    ),
+    _control(
+        "segments-not-looked-for",
+        "whoever promotes a bucket is told what it lacks",
+        "promoted-incomplete",
+        _takes_segments_for_there,
+        "replicated",
     ),
 )

@@ -41,12 +41,12 @@ from tests.sim.distant_store import DistantStore, drawn
 from tests.sim.faults.store import HEALTHY, RATES, REFUSED
 from tests.sim.final import committed, read_all
 from tests.sim.node import STORE_RETRY, AgentNode, _NoHttp
-from tests.sim.replicated import Replicated
+from tests.sim.replicated import REPLICATED, Replicated
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-BUCKET, COPY, REPLICATED = "bucket", "copy", "replicated"
+BUCKET, COPY = "bucket", "copy"
 NUMBER = 50
 """Of the replica among nodes: behind all agents."""
 FOLLOW = {"poll_ms": 300, "gap_wait_ms": 3000}
@@ -183,6 +183,8 @@ class Following:
                     Finding("replica-differs", key, f"not shown {missing}, added {more}", ())
                 )
         self.frozen.append(dict(self.bucket._objects))
+        if self.replicated is not None:
+            self.frozen.append(self.replicated.arrived())
         self.findings += await promoted.judged(self._world, self.frozen)
         self._count()
         return self.findings

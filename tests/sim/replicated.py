@@ -14,6 +14,8 @@ from objectstore.adapters.memory import MemoryStore, _Object
 from objectstore.store import PLAIN, Buffer, PutMode
 from tests.sim.loop import VirtualLoop
 
+REPLICATED = "replicated"
+"""Of a plan's `follows`."""
 DELAY_S_MAX = 4.0
 """That an object takes at most."""
 
@@ -25,6 +27,7 @@ class Replicated:
         self._loop, self._here, self._there = loop, here, there
         self._random = Random(loop.random.getrandbits(48))
         self._due: dict[str, float] = {}
+        self._coming: dict[str, _Object] = {}
         self.overtaken = 0
         """Objects that arrived before one that was written earlier."""
         self._newest_s = 0.0
@@ -35,7 +38,7 @@ class Replicated:
     async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
         """See ObjectStore."""
         etag = await self._put(key, parts, mode)
-        written = self._here._objects[key]
+        written = self._coming[key] = self._here._objects[key]
         self._later(key, self._random.random() * DELAY_S_MAX, lambda: self._arrive(key, written))
         return etag
 
@@ -54,3 +57,9 @@ class Replicated:
 
     def _arrive(self, key: str, written: _Object) -> None:
         self._there._objects[key] = written
+        if self._coming.get(key) is written:
+            del self._coming[key]
+
+    def arrived(self) -> dict[str, _Object]:
+        """What is there when all that was written has arrived; what was deleted may still be there."""
+        return self._there._objects | self._coming

@@ -110,6 +110,12 @@ def test_people_are_told_of_topics_that_were_deleted_and_written_to() -> None:
     assert (lost.startswith("LOST: 5 records of topic c"), lost.endswith("no room")) == (True, True)
 
 
+def test_people_are_told_of_segments_that_are_not_there() -> None:
+    lost, unread = _remarks(Report("main", "etcd:1", missing_merged=["segments/a"], manifests_unread=7))
+    assert lost == "LOST: segments/a is referred to and not in the bucket"
+    assert unread.startswith("of 7 partitions")
+
+
 def test_what_makes_no_sense_is_said_in_one_line(tmp_path: Path, etcd: Etcd) -> None:
     ran = restore(tmp_path, "sqlite:///tmp/log.db")
     assert (ran.status, "etcd://" in ran.err) == (2, True)
