@@ -219,15 +219,7 @@ def _remarks(report: Report) -> list[str]:
             "that is much more than log_archive.interval_ms the archive's newest pieces are missing; they "
             "are best brought back from the bucket's versions before the real run"
         )
-    told += [
-        f"LOST: {key} is referred to and not in the bucket"
-        for key in (*report.missing_chunks, *report.missing_merged)
-    ]
-    if report.manifests_unread:
-        told.append(
-            f"of {report.manifests_unread} partitions it was not looked at whether all their segments are "
-            "there: `floe bucket scrub` does that"
-        )
+    told += _lost(report)
     if report.rescued_topic:
         told.append(
             f"{report.rescued_records} records are of topics whose creation is not archived: they are in "
@@ -246,6 +238,24 @@ def _remarks(report: Report) -> list[str]:
     told += [_of_table(each) for each in report.tables]
     for each in report.moved:
         told += _moved(each, "would be" if report.dry_run else "is")
+    return told
+
+
+def _lost(report: Report) -> list[str]:
+    """What is named and not there."""
+    told = [
+        f"LOST: {key} is referred to and not in the bucket"
+        for key in (*report.missing_chunks, *report.missing_merged)
+    ]
+    told += [
+        f"LOST: {where} is a table's current metadata and not in the bucket: bring it back, or drop the table"
+        for where in report.missing_metadata
+    ]
+    if report.manifests_unread:
+        told.append(
+            f"of {report.manifests_unread} partitions it was not looked at whether all their segments are "
+            "there: `floe bucket scrub` does that"
+        )
     return told
 
 

@@ -85,8 +85,8 @@ class Report:
     `behind_s`: by how much the newest of the found chunks is younger than what is certain, by the store's
     clock; much more than `log_archive.interval_ms` where the archive's newest pieces are missing, which
     nothing else tells. `missing_merged`: keys of manifests and segments; of `manifests_unread` partitions it
-    was not looked at whether they have all their segments (merged.py). `seconds`: where its time
-    went, by stage (stages.py).
+    was not looked at whether they have all their segments (merged.py). `missing_metadata`: locations of
+    tables' current metadata. `seconds`: where its time went, by stage (stages.py).
     """
 
     cluster: str
@@ -103,6 +103,7 @@ class Report:
     missing_chunks: list[str] = field(default_factory=list)
     missing_merged: list[str] = field(default_factory=list)
     manifests_unread: int = 0
+    missing_metadata: list[str] = field(default_factory=list)
     chunks_found: int = 0
     behind_s: float = 0.0
     partitions: list[PartitionFound] = field(default_factory=list)

@@ -204,7 +204,9 @@ class _Restore:
         report.moved = moves.tables
         self._stages.over("tables moved")
         made = await rebuild(means, source, report, moves.commands)
-        report.tables = await _tables_ahead(self._store, made.state, self._options.url)
+        report.tables, missing = await _tables_there(self._store, made.state, self._options.url)
+        written = {each.metadata for each in moves.tables}  # or will be, in the real run
+        report.missing_metadata = [each for each in missing if each not in written]
         self._stages.over("tables looked for")
         return made
 
@@ -270,28 +272,49 @@ class _Restore:
                 raise
 
 
-async def _tables_ahead(store: ObjectStore, state: State, url: str) -> list[TableFound]:
-    """Tables of which there is metadata newer than the restored pointer: commits that the lost log took."""
-    ahead: list[TableFound] = []
+async def _tables_there(store: ObjectStore, state: State, url: str) -> tuple[list[TableFound], list[str]]:
+    """Tables of which there is metadata newer than the restored pointer: commits that the lost log took.
+
+    And where the pointer leads to nothing, the file's location.
+    """
+    ahead, missing = list[TableFound](), list[str]()
     for table in state.tables.values():
         where = table.metadata_location
-        match = _METADATA.fullmatch(key_below(url, where) or "")
+        key = key_below(url, where)
+        match = _METADATA.fullmatch(key or "")
+        if key is None:
+            continue  # it lies elsewhere
         if match is None:
+            missing += [where] * (not await _is_there(store, key))
             continue
-        newer = await _newer_metadata(store, match[1], int(match[2]))
+        newer, there = await _metadata_of(store, match[1], int(match[2]), match[0])
+        if not there:
+            missing.append(where)
         if newer:
             newest = where[: where.rindex("/")] + newer[-1][newer[-1].rindex("/") :]
             ahead.append(TableFound(table.namespace, table.name, where, len(newer), newest, table.topic))
-    return ahead
+    return ahead, missing
 
 
-async def _newer_metadata(store: ObjectStore, prefix: str, version: int) -> list[str]:
-    """Keys of metadata files of higher versions, the newest last: by version, then by when it was stored."""
-    found: list[tuple[int, int, str]] = []
+async def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        await store.head(key)
+    except NotFound:
+        return False
+    return True
+
+
+async def _metadata_of(store: ObjectStore, prefix: str, version: int, own: str) -> tuple[list[str], bool]:
+    """Keys of metadata files of higher versions, the newest last: by version, then by when it was stored.
+
+    And whether there is the one with the key `own`.
+    """
+    found, there = list[tuple[int, int, str]](), False
     with suppress(NotFound):
         async for page in store.list(prefix):
             for meta in page:
+                there |= meta.key == own
                 name = _METADATA.fullmatch(meta.key)
                 if name is not None and int(name[2]) > version:
                     found.append((int(name[2]), meta.modified_ms, meta.key))
-    return [key for _, _, key in sorted(found)]
+    return [key for _, _, key in sorted(found)], there

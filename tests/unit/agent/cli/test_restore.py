@@ -100,6 +100,27 @@ def test_the_file_of_the_clusters_agents_does_and_newer_metadata_is_told(tmp_pat
     ran = restore(root, to, "--log-is-lost", "--dry-run", "--config", str(config))
     assert ran.status == 0, ran.err
     assert "LOST: table n.t is no topic's, and 1 commits went with the log" in ran.out.replace("\n", " ")
+    gone = f"LOST: {location} is a table's current metadata and not in the bucket"
+    assert gone in ran.out.replace("\n", " ")
+    (metadata / "00001-u.metadata.json").write_text("{}")
+    ran = restore(root, to, "--log-is-lost", "--dry-run", "--config", str(config))
+    assert (ran.status, "current metadata" in ran.out) == (0, False), ran.out
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_metadata_that_another_engine_named_is_looked_for(tmp_path: Path, etcd: Etcd, there: bool) -> None:
+    location = f"file://{tmp_path}/tables/n/t/metadata/v1.metadata.json"
+    asyncio.run(
+        fill(
+            tmp_path, PutNamespace(name="n"), CommitTable(namespace="n", name="t", metadata_location=location)
+        )
+    )
+    if there:
+        metadata = tmp_path / "tables/n/t/metadata"
+        metadata.mkdir(parents=True)
+        (metadata / "v1.metadata.json").write_text("{}")
+    ran = restore(tmp_path, f"etcd://{etcd.endpoint}/{tmp_path.name}", "--log-is-lost", "--dry-run")
+    assert (ran.status, "current metadata" in ran.out) == (0, not there), ran.out
 
 
 def test_people_are_told_of_topics_that_were_deleted_and_written_to() -> None:
