@@ -119,3 +119,12 @@ class ObjectStore(Reads, Protocol):
     async def close(self) -> None:
         """Release connections. Idempotent."""
         ...
+
+
+async def is_there(store: ObjectStore, key: str) -> bool:
+    """Whether it has the object. Raises StoreError."""
+    try:
+        await store.head(key)
+    except NotFound:
+        return False
+    return True

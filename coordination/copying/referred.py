@@ -25,7 +25,7 @@ from objectstore.naming import (
     parse_segment_key,
     segment_key,
 )
-from objectstore.store import NotFound, ObjectStore
+from objectstore.store import NotFound, ObjectStore, is_there
 
 READS_AT_ONCE = 16
 """Manifests that are read and held at a time."""
@@ -87,7 +87,7 @@ class Referred:
                 stays = segments is None or key in segments
             elif (table := _above(tables, key)) is not None:
                 if table not in lacking:
-                    lacking[table] = not await _there(self._source, table)
+                    lacking[table] = not await is_there(self._source, table)
                 stays = key == table or lacking[table]
             else:
                 stays = self._by_itself(state, key)
@@ -147,11 +147,3 @@ def _above(tables: dict[str, str], key: str) -> str | None:
             return tables[folder]
         folder = folder.rpartition("/")[0]
     return None
-
-
-async def _there(store: ObjectStore, key: str) -> bool:
-    try:
-        await store.head(key)
-    except NotFound:
-        return False
-    return True

@@ -52,7 +52,16 @@ from objectstore.naming import (
     snapshot_key,
 )
 from objectstore.retry import find_ours
-from objectstore.store import CREATE, Ambiguous, Buffer, NotFound, ObjectMeta, ObjectStore, Precondition
+from objectstore.store import (
+    CREATE,
+    Ambiguous,
+    Buffer,
+    NotFound,
+    ObjectMeta,
+    ObjectStore,
+    Precondition,
+    is_there,
+)
 
 ALIVE_MS = 30_000  # who wrote to the bucket so lately may be alive
 ENTRIES_MAX = 1 << 31  # of a restore; the base lies so far above its first one
@@ -285,7 +294,7 @@ async def _tables_there(store: ObjectStore, state: State, url: str) -> tuple[lis
         if key is None:
             continue  # it lies elsewhere
         if match is None:
-            missing += [where] * (not await _is_there(store, key))
+            missing += [where] * (not await is_there(store, key))
             continue
         newer, there = await _metadata_of(store, match[1], int(match[2]), match[0])
         if not there:
@@ -294,14 +303,6 @@ async def _tables_there(store: ObjectStore, state: State, url: str) -> tuple[lis
             newest = where[: where.rindex("/")] + newer[-1][newer[-1].rindex("/") :]
             ahead.append(TableFound(table.namespace, table.name, where, len(newer), newest, table.topic))
     return ahead, missing
-
-
-async def _is_there(store: ObjectStore, key: str) -> bool:
-    try:
-        await store.head(key)
-    except NotFound:
-        return False
-    return True
 
 
 async def _metadata_of(store: ObjectStore, prefix: str, version: int, own: str) -> tuple[list[str], bool]:

@@ -1,29 +1,15 @@
-"""An agent that archives what it reads from one copy of the log: the control of test_restore_other_disk.py.
-
-Run as `floe serve` is; nothing in production can switch the question off.
-"""
+"""An agent that archives what one copy of the log has: the control of test_restore_other_disk.py."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from coordination.archive.keeper import LogArchive
-from deploy.services.floe import FloeAgent
+from tests.torture.changed_agent import ChangedAgent
 
 
-class UnaskingAgent(FloeAgent):
+class UnaskingAgent(ChangedAgent):
     """An agent that takes a member's word for what is older than its own state."""
-
-    def command(self) -> list[str]:
-        """This file in place of `floe`."""
-        module = "tests.torture.unasking_agent"
-        return [sys.executable, "-m", module, "serve", "--config", str(self.config_file)]
-
-    def environment(self) -> dict[str, str]:
-        """The packages are found from the project's root."""
-        return {**super().environment(), "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 async def _believed(self: LogArchive, after: int, through: int, entries: list[Any]) -> None:

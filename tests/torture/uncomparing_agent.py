@@ -1,28 +1,13 @@
-"""An agent that does not compare its state with others': the control of test_divergent_member.py.
-
-Run as `floe serve` is; nothing in production can switch the comparison off.
-"""
+"""An agent that does not compare its state with others': the control of test_divergent_member.py."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from coordination.replica.comparing import Comparison
-from deploy.services.floe import FloeAgent
+from tests.torture.changed_agent import ChangedAgent
 
 
-class UncomparingAgent(FloeAgent):
+class UncomparingAgent(ChangedAgent):
     """An agent that believes what it reads."""
-
-    def command(self) -> list[str]:
-        """This file in place of `floe`."""
-        module = "tests.torture.uncomparing_agent"
-        return [sys.executable, "-m", module, "serve", "--config", str(self.config_file)]
-
-    def environment(self) -> dict[str, str]:
-        """The packages are found from the project's root."""
-        return {**super().environment(), "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def main() -> None:
