@@ -90,7 +90,7 @@ async def _promoted(world: World, bucket: MemoryStore, have: Contents, last: boo
 
 
 def _judged(state: State, key: str, have: Contents) -> bool:
-    """Whether it is a manifest or segment of a topic that is judged: one that is hurt on purpose lacks some."""
+    """Whether it is a manifest or segment of a topic that is judged: the one that is hurt lacks some."""
     named = parse_segment_key(key) or parse_manifest_key(key)
     assert named is not None, key
     topics = {topic for topic, _ in have if topic in state.topics}
