@@ -132,7 +132,7 @@ class _Rebuilding:
         """What lies in segments is at its offsets, whatever the archive has: it is there, or told of."""
         found, report = await merged_of(self._store, self._state), self._report
         report.missing_merged, report.manifests_unread = found.missing, found.unread
-        report.damaged += [each for each in found.damaged if each not in report.damaged]
+        report.damaged += found.damaged
         self._means.stages.over("manifests read")
 
     def _whole(self, read: Sequence[FoundChunk | Unusable]) -> list[FoundChunk]:
