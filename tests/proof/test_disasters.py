@@ -13,16 +13,10 @@ from tests.torture.restore_load import Load
 FIRST, SECOND = ("x5-0-0", "x5-0-1"), ("x5-1-0", "x5-1-1")
 
 
-def found(
-    read: Sequence[str],
-    *,
-    aborted: Sequence[str] = (),
-    before: int = 2,
-    acknowledged: Sequence[str] = ("i0-0", "i0-1"),
-) -> set[str]:
+def found(read: Sequence[str], *, aborted: Sequence[str] = (), before: int = 2) -> set[str]:
     """Anomalies, where these values are read, of two records and two transactions that were acknowledged."""
     kept, load = Kept("t"), Load("nobody")
-    for value in acknowledged:
+    for value in ("i0-0", "i0-1"):
         kept.note("i0", "send", "ok", 1, [(0, value)])
     kept.note("p4", "send", "ok", 1, [(0, "p4-0")])
     for values in (FIRST, SECOND):
