@@ -3,7 +3,7 @@
     author in the log | chunk                         | verdict
     any               | referenced                    | keep
     any               | released, within the grace    | keep: a reader may have planned with it
-    any               | released, grace over          | delete, then ForgetChunks
+    any               | released, grace over          | delete, then ForgetChunks, once `backed` lets it
     live              | not in the state              | keep: its commit may be on the way
     fenced            | not in the state, new         | keep until the grace is over
     fenced            | not in the state, old         | delete: its commit can never come
@@ -40,6 +40,13 @@ LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead 
 TOLD_MAX = 100  # strangers, and what failed, that a report names; the others are counted
 
 _T = TypeVar("_T")
+Backing = Callable[[], Awaitable[str]]
+"""Waits until a restore would know all that the log let go of by now; empty, or why it would not."""
+
+
+async def always() -> str:
+    """Where there is nothing to be restored from: nothing is waited for."""
+    return ""
 
 
 class Standing(Enum):
@@ -178,6 +185,14 @@ async def in_steps(names: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
         await asyncio.sleep(0)
 
 
+async def may_go(report: Report, backed: Backing, what: str) -> bool:
+    """Whether a restore could do without these objects; the report is told where not."""
+    problem = await backed()
+    if problem:
+        report.failure(f"{what} that the log let go of: {problem}")
+    return not problem
+
+
 def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdict:
     """The verdict on one listed object by the table above. Pure; `view` is newer than the listing."""
     chunk = parse_chunk_key(meta.key)
@@ -200,7 +215,8 @@ def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdic
 class Collector:
     """Finds garbage and deletes it. One runs at a time, but two at once do no harm.
 
-    `forget` proposes ForgetChunks; `remove` deletes objects by key, as the store's `delete` does.
+    `forget` proposes ForgetChunks; `remove` deletes objects by key, as the store's `delete` does. `backed` is
+    asked before anything goes that the state let go of.
     """
 
     def __init__(
@@ -210,12 +226,14 @@ class Collector:
         forget: Callable[[Sequence[ChunkId]], Awaitable[None]],
         grace: Grace,
         remove: Remove | None = None,
+        backed: Backing = always,
     ) -> None:
         self._store = store
         self._removal = Removal(remove or store.delete)
         self._view = view
         self._forget = forget
         self._grace = grace
+        self._backed = backed
         self._settled = Settled(grace.now_ms)
 
     async def run(self, *, dry_run: bool = False) -> Report:
@@ -232,6 +250,11 @@ class Collector:
     async def _collect_released(self, report: Report) -> None:
         """What the state itself calls garbage needs no listing: the object, then its mention, goes."""
         due = await self._due()
+        if due and not report.dry_run:
+            if not await may_go(report, self._backed, f"{len(due)} chunks"):
+                return
+            released = self._view.released()
+            due = [chunk for chunk in due if chunk in released]
         for start in range(0, len(due), DELETE_KEYS_MAX):
             chunks = due[start : start + DELETE_KEYS_MAX]
             page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]

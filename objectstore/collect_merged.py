@@ -3,7 +3,7 @@
     author in the log | object                                        | verdict
     any               | the state's manifest, or a segment it names   | keep
     any               | let go of, within the grace                   | keep: readers may have planned with it
-    any               | let go of, grace over                         | delete, then ForgetSegments
+    any               | let go of, grace over, and `backed` lets it   | delete, then ForgetSegments
     live              | none of these                                 | keep: its swap may be on the way
     fenced            | none of these, new                            | keep until the grace is over
     fenced            | none of these, old                            | delete: its swap can never come
@@ -20,7 +20,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from objectstore.collect import CANDIDATES_MAX, Candidate, Report, Settled, Standing, Verdict, in_steps
+from objectstore.collect import (
+    CANDIDATES_MAX,
+    Backing,
+    Candidate,
+    Report,
+    Settled,
+    Standing,
+    Verdict,
+    always,
+    in_steps,
+    may_go,
+)
 from objectstore.grace import Grace
 from objectstore.manifest import CorruptManifest, decode
 from objectstore.merged import MergedRanges
@@ -75,7 +86,7 @@ class MergedCollector:
     """Finds garbage of merging and compaction and deletes it. Two at once do no harm.
 
     `forget` proposes ForgetSegments; `now_ms` is the wall clock, Unix ms; `remove` deletes objects by key, as
-    the store's `delete` does.
+    the store's `delete` does. `backed` is asked before anything goes that the state let go of.
     """
 
     def __init__(
@@ -86,6 +97,7 @@ class MergedCollector:
         forget: Forget,
         grace: Grace,
         remove: Remove | None = None,
+        backed: Backing = always,
     ) -> None:
         self._store = store
         self._removal = Removal(remove or store.delete)
@@ -93,6 +105,7 @@ class MergedCollector:
         self._view = view
         self._forget = forget
         self._grace = grace
+        self._backed = backed
         self._settled = Settled(grace.now_ms)
 
     async def run(self, report: Report) -> None:
@@ -107,6 +120,13 @@ class MergedCollector:
 
     async def _collect_released(self, report: Report) -> None:
         segments, manifests, whole = await self._due()
+        if (segments or manifests or whole) and not report.dry_run:
+            count = f"{len(segments)} segments and {len(manifests) + len(whole)} manifests"
+            if not await may_go(report, self._backed, count):
+                return
+            released, let_go = self._view.released_segments(), self._view.released_manifests()
+            segments = [each for each in segments if each in released]
+            manifests, whole = ([each for each in some if each in let_go] for some in (manifests, whole))
         await self._drop(report, segments, manifests)
         for manifest in whole:
             key = manifest_key(manifest)

@@ -14,7 +14,7 @@ from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
 from coordination.steps import reach, steps
-from objectstore.collect import Collector, Report, Standing
+from objectstore.collect import Backing, Collector, Report, Standing, always
 from objectstore.collect_merged import MergedCollector
 from objectstore.grace import Grace
 from objectstore.merged import MergedRanges
@@ -119,7 +119,9 @@ def grace_of(replica: Replica, clock: Clock, grace_s: float) -> Grace:
     return Grace(int(grace_s * 1000), lambda: deletion_ms(replica.state, clock.now_ms()), clock.monotonic)
 
 
-def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: float) -> Collector:
+def make_collector(
+    replica: Replica, store: ObjectStore, clock: Clock, grace_s: float, backed: Backing = always
+) -> Collector:
     """The collector over this agent's state and store."""
 
     @steps("collect/forget", "collect/forgotten")
@@ -128,11 +130,16 @@ def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: 
         await replica.propose(ForgetChunks(chunks=named))
 
     remove = steps("collect/delete", "collect/deleted")(store.delete)
-    return Collector(store, StateView(replica), forget, grace_of(replica, clock, grace_s), remove)
+    return Collector(store, StateView(replica), forget, grace_of(replica, clock, grace_s), remove, backed)
 
 
 def make_merged_collector(
-    replica: Replica, store: ObjectStore, merged: MergedRanges, clock: Clock, grace_s: float
+    replica: Replica,
+    store: ObjectStore,
+    merged: MergedRanges,
+    clock: Clock,
+    grace_s: float,
+    backed: Backing = always,
 ) -> MergedCollector:
     """The collector of segments and manifests over this agent's state and store."""
 
@@ -150,4 +157,4 @@ def make_merged_collector(
 
     remove = steps("collect/delete-merged")(store.delete)
     grace = grace_of(replica, clock, grace_s)
-    return MergedCollector(store, merged, StateView(replica), forget, grace, remove)
+    return MergedCollector(store, merged, StateView(replica), forget, grace, remove, backed)

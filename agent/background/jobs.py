@@ -29,6 +29,7 @@ from agent.telemetry.lag_history import LagHistory
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.tracing import Traces
 from agent.telemetry.trail import Trail
+from coordination.archive.backed import Backed
 from coordination.archive.keeper import ArchiveOptions, LogArchive
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
@@ -38,12 +39,14 @@ from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.trouble import Trouble, Troubles
 from iceberg.service import CommitterService
 from iceberg.upsert.service import UpsertService
+from objectstore.collect import always
 from objectstore.fingerprint import Fingerprint
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
 EXPIRY_POLL_S = 600.0
+SNAPSHOT_TAKES_S_MAX = 60.0  # from when it is due until it is recorded
 COMPACTION_READS_MAX = 2  # of the store, at once
 
 
@@ -105,7 +108,7 @@ class Background:
             *self.publishers,
         ]
         if config.collection.enabled:
-            self._jobs.append(self._collection())
+            self._jobs.append(self._collection(log))
 
     async def start(self, fingerprint: Fingerprint) -> None:
         """Begin every job. Its cluster id goes into every segment.
@@ -153,13 +156,17 @@ class Background:
         ArchiveFigures(self._metrics, archive)
         return archive
 
-    def _collection(self) -> Collection:
+    def _collection(self, log: Log) -> Collection:
         """The job that removes objects that the log does not know."""
         replica, store, clock, options = self._replica, self._store, self._clock, self._config.collection
+        backed = always
+        if self._config.archives_log:
+            wait_s = self._config.snapshots.interval_s + SNAPSHOT_TAKES_S_MAX
+            backed = Backed(replica, log, store, wait_s).catches_up
         return Collection(
             replica,
-            make_collector(replica, store, clock, options.grace_s),
-            make_merged_collector(replica, store, self._merged, clock, options.grace_s),
+            make_collector(replica, store, clock, options.grace_s, backed),
+            make_merged_collector(replica, store, self._merged, clock, options.grace_s, backed),
             self._metrics,
             interval_s=options.interval_s,
             dry_run=options.dry_run,

@@ -17,35 +17,40 @@ from coordination.snapshot import decode
 from coordination.state import State
 from coordination.state.errors import StateError
 from objectstore.adapters.memory import MemoryStore, _Object
-from objectstore.naming import LOG, SNAPSHOTS, log_folder, piece_key
+from objectstore.naming import LOG, MANIFESTS, SNAPSHOTS, log_folder, piece_key
 from tests.checker.findings import Finding
+from tests.sim import let_go
 from tests.sim.node import AgentNode
 
 IDENTITY = "memory:sim"
 """Of the log of each run (MemoryServer)."""
+KEPT = (LOG, SNAPSHOTS, MANIFESTS)
 BEHIND_S_MAX = 20.0
 """Within which the archive goes further than the newest snapshot, when all is healed."""
 
 
-def keeps_all(objects: MemoryStore) -> dict[str, Any]:
-    """What is deleted of the archive and of snapshots, by key: a run is judged from its beginning."""
-    kept: dict[str, Any] = {}
-    delete = objects.delete
+class Kept(dict[str, Any]):
+    """What is deleted of the archive, snapshots and manifests, by key: a run is judged from its beginning.
 
-    async def keeping(keys: Sequence[str]) -> None:
-        kept.update(
-            (key, objects._objects[key])
-            for key in keys
-            if key.startswith((LOG, SNAPSHOTS)) and key in objects._objects
-        )
-        await delete(keys)
+    `gone`: what was deleted of records, and how far the archive went then.
+    """
 
-    objects.delete = keeping  # type: ignore[method-assign]  # what goes is noted, and goes
-    return kept
+    def __init__(self, objects: MemoryStore, *, on: bool) -> None:
+        super().__init__()
+        self.gone: list[let_go.Gone] = []
+        self._objects, self._delete = objects._objects, objects.delete
+        if on:
+            objects.delete = self._keeping  # type: ignore[method-assign]  # what goes is noted, and goes
+
+    async def _keeping(self, keys: Sequence[str]) -> None:
+        there = [key for key in keys if key in self._objects]
+        self.gone += let_go.gone(there, {*self._objects, *self})
+        self.update((key, self._objects[key]) for key in there if key.startswith(KEPT))
+        await self._delete(keys)
 
 
 async def judged(
-    agents: Sequence[AgentNode], objects: MemoryStore, kept: Mapping[str, Any], first: Mapping[str, bytes]
+    agents: Sequence[AgentNode], objects: MemoryStore, kept: Kept, first: Mapping[str, bytes]
 ) -> list[Finding]:
     """What is wrong with the archive, and with what it was: by what agents wrote first (`first`), where
     somebody damages objects (scrubbing.py). What was deleted while it was damaged is as it was, too.
@@ -62,7 +67,7 @@ async def judged(
         return [_wrong("archive-behind", f"it ends at {last}, {BEHIND_S_MAX:.0f} s long")]
     state, whole = app.replica.state, MemoryStore()
     whole._objects = {**kept, **objects._objects}
-    for key in (key for key in first if key.startswith((LOG, SNAPSHOTS))):
+    for key in (key for key in first if key.startswith(KEPT)):
         whole._objects[key] = _Object(first[key], "", 0)
     counted = [each.revision for each in state.snapshots]
     now = await shelf.survey(objects, folder, counted)
@@ -72,7 +77,7 @@ async def judged(
     begun = [min(each for each in known if each >= line[0].header.first - 1) for line in found.lines]
     for revision in {*counted, *begun}:
         findings += await _differs(whole, found, revision, state)
-    return findings
+    return findings or await let_go.judged(whole, found, begun, kept.gone)
 
 
 async def _differs(objects: MemoryStore, found: Survey, revision: int, agents: State) -> list[Finding]:

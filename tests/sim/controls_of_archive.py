@@ -1,9 +1,10 @@
-"""The log in the bucket with its rules broken: an entry is left out, a successor reads nothing."""
+"""Log in the bucket with its rules broken: an entry is left out, a successor reads nothing; objects go."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from coordination.archive.backed import Backed
 from coordination.archive.keeper import LogArchive
 from coordination.archive.tail import Tail
 from coordination.log import LogEntry
@@ -30,6 +31,15 @@ def _reads_nothing() -> tuple[tuple[Any, str, Any], ...]:
     return ((LogArchive, "_read", read),)
 
 
+def _collects_at_once() -> tuple[tuple[Any, str, Any], ...]:
+    """Nothing is waited for before what the log let go of is deleted."""
+
+    async def catches_up(self: Any) -> str:
+        return ""
+
+    return ((Backed, "catches_up", catches_up),)
+
+
 WRONG = frozenset({"archive-differs"})
 ARCHIVE = (
     Control(
@@ -44,6 +54,13 @@ ARCHIVE = (
         "archive: a successor goes on behind what is there",
         WRONG,
         lambda: patched(*_reads_nothing()),
+        lambda plan: plan.archived,
+    ),
+    Control(
+        "collection-does-not-wait",
+        "collection: what goes is named by no log that a restore would come to",
+        frozenset({"deleted-too-early"}),
+        lambda: patched(*_collects_at_once()),
         lambda plan: plan.archived,
     ),
 )

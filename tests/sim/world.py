@@ -129,7 +129,7 @@ class World:
         self.broken: list[Finding] = []
         self.sickbed, self.hurt, self.gate = Sickbed(self), Hurt(self.objects, self.agents), Gate()
         self.vandalism = Vandalism(self.objects, on=plan.scrubbed)
-        self.begun, self.kept = Begun(), archived.keeps_all(self.objects) if plan.archived else {}
+        self.begun, self.kept = Begun(), archived.Kept(self.objects, on=plan.archived)
         self.following, self.queues = Following(self), Queues(self)
 
     def trace(self, text: str) -> None:

@@ -373,3 +373,37 @@ async def test_a_state_that_moves_while_somebody_reads_the_survey_changes_no_ver
         view.committed.add(ChunkId(LIVE, 2))  # the author commits and is fenced
         view.standings[LIVE] = Standing.FENCED
     assert verdicts == [Verdict.AUTHOR_LIVE, Verdict.AUTHOR_LIVE]
+
+
+async def test_what_a_restore_would_need_stays_and_the_rest_goes() -> None:
+    stage = Stage()
+    released, _ = await stage.put(DEAD, 1, 2)
+    stage.view.garbage[released] = OLD
+
+    async def behind() -> str:
+        return "the archive ends at 5"
+
+    grace = Grace(GRACE, lambda: NOW, lambda: 0.0)
+    collector = Collector(stage.store, stage.view, stage.forget, grace, backed=behind)
+    report = await collector.run()
+    assert [each.key for each in report.deleted] == [chunk_key(ChunkId(DEAD, 2))], (
+        "nobody ever referred to it"
+    )
+    assert report.failed == ["1 chunks that the log let go of: the archive ends at 5"]
+    assert stage.forgotten == []
+    assert (await collector.run(dry_run=True)).deleted, "a dry run says what its grace is over of"
+
+
+async def test_what_is_taken_up_again_meanwhile_stays() -> None:
+    stage = Stage()
+    back, gone = await stage.put(DEAD, 1, 2)
+    stage.view.garbage = {back: OLD, gone: OLD}
+
+    async def meanwhile() -> str:
+        del stage.view.garbage[back]
+        stage.view.referenced = {back}
+        return ""
+
+    grace = Grace(GRACE, lambda: NOW, lambda: 0.0)
+    await Collector(stage.store, stage.view, stage.forget, grace, backed=meanwhile).run()
+    assert await stage.keys() == [chunk_key(back)]

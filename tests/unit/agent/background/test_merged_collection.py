@@ -189,3 +189,23 @@ async def test_what_the_collectors_remember_is_bounded(agent: Agent, memory_stor
     assert len(report.warnings) == TOLD_MAX + 1
     assert all(map(merged._settled.is_due, folders))
     assert report.deleted == [], "and all of them stay"
+
+
+async def test_segments_and_manifests_wait_for_the_archive(agent: Agent, memory_store: MemoryStore) -> None:
+    await merged_ten_times(agent, memory_store)
+    problem = ["the archive ends at 5"]
+
+    async def backed() -> str:
+        return problem[0]
+
+    replica, clock = agent.services.replica, agent.services.clock
+    collector = make_merged_collector(replica, memory_store, MergedRanges(memory_store), clock, 0, backed)
+    before = await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS)
+    report = Report(dry_run=False)
+    await collector.run(report)
+    assert await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS) == before
+    (told,) = report.failed
+    assert told.endswith("that the log let go of: the archive ends at 5"), told
+    problem[0] = ""
+    await collector.run(Report(dry_run=False))
+    assert len(await keys(memory_store, MANIFESTS)) == 1
