@@ -134,7 +134,7 @@ def figures() -> Iterable[Figure]:
                 lambda: uvloop.run(floor_ms(etcd, minio, bucket)),
             ]
         )
-        yield Figure("quiet produce, p50", ours, "ms", "PUT + append", floor, 2.5, "less")
+        yield Figure("quiet produce, p50", ours, "ms", "PUT + append", floor, 1.2, "less")
         with_tables, without = interleaved(
             [
                 lambda: uvloop.run(loaded_p99(agent.bootstrap, True)),
