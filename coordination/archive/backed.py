@@ -13,6 +13,7 @@ from coordination.archive.head import Stored, listed
 from coordination.archive.tail import is_quiet
 from coordination.log import Log, LogEntry
 from coordination.replica import Replica
+from coordination.state import State
 from objectstore.naming import log_folder
 from objectstore.store import ObjectStore
 
@@ -30,15 +31,18 @@ class Backed:
         self._replica, self._log, self._store = replica, log, store
         self._looks = max(1, int(wait_s / LOOK_S))
         self._changed = replica.state.revision
+        self._leaving = False  # whether the next entry, whatever it says, lets go of a deleted topic's rows
         replica.add_entry_listener(self._applied)
-        replica.add_reload_listener(lambda state: self._replaced(state.revision))
+        replica.add_reload_listener(self._replaced)
 
     def _applied(self, entry: LogEntry) -> None:
-        if len(entry.payload) > QUIET_BYTES_MAX or not is_quiet(entry):
+        leaving = bool(self._replica.state.leaving)
+        if leaving or self._leaving or len(entry.payload) > QUIET_BYTES_MAX or not is_quiet(entry):
             self._changed = entry.revision
+        self._leaving = leaving
 
-    def _replaced(self, revision: int) -> None:
-        self._changed = revision
+    def _replaced(self, state: State) -> None:
+        self._changed, self._leaving = state.revision, bool(state.leaving)
 
     async def catches_up(self) -> str:
         """Wait until a restore would know all that this state knows now; empty, or how far it would come.

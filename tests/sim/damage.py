@@ -237,7 +237,7 @@ class Skipper:
         key = segment_key(info.segment)
         self._hurt.damaged.append((info.base_offset, info.end_offset))
         if how == WAYS[2]:
-            await self._hurt.objects.delete([key])
+            self._hurt.objects._objects.pop(key, None)  # not as an agent deletes, which is judged
         else:  # its index at least, which is its end
             await self._hurt.objects.put(
                 key, [(await self._hurt.objects.get(key))[: random.randrange(info.size)]]

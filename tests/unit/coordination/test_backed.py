@@ -7,8 +7,16 @@ import pytest
 from coordination.archive import backed
 from coordination.archive.backed import Backed, through
 from coordination.archive.head import Stored
-from coordination.commands import Heartbeat
+from coordination.commands import (
+    AlterClusterConfigs,
+    AlterTopicConfigs,
+    DeleteTopic,
+    Heartbeat,
+    RegisterAgent,
+)
 from coordination.snapshot_keeper import SnapshotKeeper
+from coordination.state import leaving
+from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.naming import PieceId
 from tests.unit.coordination.conftest import Agents
 from tests.unit.coordination.test_archive import Archives, archives
@@ -62,6 +70,26 @@ async def test_what_an_idle_cluster_writes_is_not_waited_for(agents: Agents, arc
     assert await looking.catches_up() == ""
     await one.propose(topic("u"))
     assert await looking.catches_up() != ""
+
+
+async def test_a_deleted_topic_leaves_with_whatever_an_idle_cluster_writes(
+    agents: Agents, archives: Archives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "ROWS_AT_ONCE_MAX", 0)
+    one = agents.make("one")
+    await one.start(RegisterAgent(name="one", node_id=-1, feature_min=1, feature_max=FEATURE_LEVEL_MAX))
+    job = archives.of("one", one)
+    looking = Backed(one, agents.logs["one"], agents.store, wait_s=0.05)
+    change = AlterTopicConfigs.Change(name="floe.delete.retention.ms", value="0")
+    await one.propose(AlterClusterConfigs(changes=[change]))
+    await one.propose(topic("t"))
+    await one.propose(DeleteTopic(name="t"))
+    await job._look()
+    await job._look()
+    assert one.state.leaving, "it waits for the entries that follow"
+    assert await looking.catches_up() == ""
+    await one.propose(Heartbeat())
+    assert await looking.catches_up() != "", "the heartbeat may have let go of rows"
 
 
 async def test_a_snapshot_does_where_the_archive_is_behind(agents: Agents) -> None:
