@@ -256,7 +256,8 @@ class AioKafka:
 
         async def stop() -> None:
             for client in self._made:
-                with contextlib.suppress(*ERRORS):
+                # Its stop waits for tasks of its own, which may have been cancelled: that comes out of it.
+                with contextlib.suppress(*ERRORS, asyncio.CancelledError):
                     async with asyncio.timeout(5):
                         await client.stop()
             others = asyncio.all_tasks() - {asyncio.current_task()}
