@@ -24,6 +24,10 @@ class ProduceConfig(Section):
     """Longest time that the oldest record waits for company, milliseconds. While a PUT is under way, what a
     flush usually takes where that is more, twice as long for each further PUT."""
 
+    linger_min_ms: Millis = 5
+    """Least such time, milliseconds: between the two it is what a flush usually takes, and at least 2 ms for
+    each agent of the cluster. `linger_ms` where that is less."""
+
     quiet_ms: Millis = 2
     """Flush early when nothing more has arrived for this long, milliseconds."""
 

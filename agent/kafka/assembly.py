@@ -66,6 +66,7 @@ def flush_limits(config: Config) -> FlushLimits:
     return FlushLimits(
         buffer_bytes_max=produce.chunk_bytes_max,
         linger_s=produce.linger_ms / 1000,
+        linger_min_s=produce.linger_min_ms / 1000,
         quiet_s=produce.quiet_ms / 1000,
         in_flight_max=produce.puts_in_flight_max,
         puts_per_s=produce.puts_per_s_max,
@@ -211,7 +212,7 @@ def _produce(
     metrics: Metrics,
 ) -> ProduceDriver:
     """What stores records."""
-    return ProduceDriver(
+    driver = ProduceDriver(
         replica,
         put_chunk,
         reader.put_own,
@@ -220,6 +221,8 @@ def _produce(
         config.produce.buffer_bytes_max,
         metrics,
     )
+    driver.agents = lambda: len(replica.state.brokers)
+    return driver
 
 
 def authority_of(

@@ -163,6 +163,8 @@ class ProduceDriver:
         self._closed = False
         self.away: Callable[[], bool] = lambda: False
         """Whether this agent has stepped aside: nothing is taken then."""
+        self.agents: Callable[[], int] = lambda: 1
+        """How many agents the cluster has, this one among them."""
         self.on_companion: Callable[[int, int], None] = lambda handle, records: None
         """Told of a companion that is stored: the handle of its partition and how many records it has."""
 
@@ -263,6 +265,7 @@ class ProduceDriver:
     def _flush(self) -> None:
         now = self._loop.time()
         taken, size = self._buffer.take(self._limits.buffer_bytes_max, self._limits.batches_max)
+        self._planner.agents = self.agents()
         self._planner.flushed(size, len(taken), now, self._buffer.oldest)
         chunk = ChunkId(self._replica.incarnation, self._next_number)
         self._next_number += 1

@@ -4,8 +4,8 @@ A flush is one PUT and one place in the log, so it should carry as much as possi
 anyone wait for bytes that will not come. The buffer is flushed when
 
 * it is full (`buffer_bytes_max` or `batches_max`),
-* its oldest byte is `linger_s` old; while a flush is under way as old as flushes usually take, twice as old
-  for each further one, or
+* its oldest byte has lingered: as long as flushes usually take, but at least `linger_min_s` and at most
+  `linger_s`; while a flush is under way as long as they usually take, twice as long for each further one, or
 * nothing more can arrive: every producing connection has used up its window (it has as many requests
   unanswered as it ever keeps) or has been quiet for a while: `quiet_s`, or twice as long as connections take
   at present from an answer to their next request. This reason waits while an earlier flush is under way,
@@ -39,6 +39,10 @@ LINGER_GROWTH = 2
 """How many times longer the oldest byte lingers for each flush under way beyond the first: the store is busy,
 and one larger chunk costs less than another one beside it."""
 
+LINGER_PER_AGENT_S = 0.002
+"""How long the oldest byte lingers at least for each agent of the cluster: all of them follow each flush's
+entry, so that of many agents each writes fewer. Some 500 entries a second of all together."""
+
 UNKNOWN_LINGERS = 4
 """What a flush is taken to last before any has ended, in lingers."""
 
@@ -56,6 +60,7 @@ class FlushLimits:
     buffer_bytes_max: int = 4 << 20
     batches_max: int = 8192
     linger_s: float = 0.1
+    linger_min_s: float = 0.1  # or linger_s, where that is less
     quiet_s: float = 0.002
     in_flight_max: int = 4
     puts_per_s: float = 400.0
@@ -82,6 +87,14 @@ class _Connection:
     answered_at: float | None = None  # when an answer opened its full window
 
 
+def lingers_s(least_s: float, most_s: float, usual_s: float, agents: int) -> float:
+    """How long the oldest byte waits for company where no flush is under way, seconds.
+
+    `usual_s`: what flushes usually take. To wait longer than the flush itself takes saves little.
+    """
+    return min(most_s, max(least_s, usual_s, agents * LINGER_PER_AGENT_S))
+
+
 class FlushPlanner:
     """Counts what arrives and what is answered, and says when a flush is due."""
 
@@ -91,6 +104,8 @@ class FlushPlanner:
         self.buffered_batches = 0
         self.in_flight = 0
         self.draining = False
+        self.agents = 1
+        """Of the cluster, this one among them."""
         self._oldest: float | None = None
         self._turnaround = 0.0
         self._durations: deque[float] = deque(maxlen=DURATIONS_MAX)
@@ -185,7 +200,8 @@ class FlushPlanner:
     def _due(self, now: float, oldest: float) -> tuple[Reason | None, float | None]:
         if self._full:
             return Reason.FULL, None
-        linger = self.limits.linger_s
+        limits = self.limits
+        linger = lingers_s(limits.linger_min_s, limits.linger_s, self.usual_s, self.agents)
         if self.in_flight:
             linger = max(linger, self.usual_s) * LINGER_GROWTH ** (self.in_flight - 1)
         linger_end = oldest + linger

@@ -139,14 +139,32 @@ def test_a_slow_flush_is_waited_for_as_long_as_flushes_usually_take(planner: Flu
     assert planner.decide(1.3).wake_at == pytest.approx(1.7), "twice as long beside two"
 
 
-def test_quick_flushes_do_not_shorten_the_linger(planner: FlushPlanner) -> None:
+@pytest.mark.parametrize(
+    ("least_s", "took_s", "agents", "lingers_s"),
+    [
+        pytest.param(0.1, 0.001, 1, 0.1, id="no less than is configured"),
+        pytest.param(0.02, 0.001, 1, 0.02, id="the least beside a quick store"),
+        pytest.param(0.02, 0.05, 1, 0.05, id="as long as flushes take"),
+        pytest.param(0.02, 0.001, 30, 0.06, id="longer where many follow each entry"),
+        pytest.param(0.02, 0.001, 300, 0.1, id="the most, however many"),
+        pytest.param(0.5, 0.001, 1, 0.1, id="the most, where that is less than the least"),
+    ],
+)
+@pytest.mark.parametrize("in_flight", [0, 1])
+def test_the_oldest_byte_lingers_as_long_as_flushes_take_within_bounds(
+    planner: FlushPlanner, least_s: float, took_s: float, agents: int, lingers_s: float, in_flight: int
+) -> None:
     for _ in range(3):
         planner.arrived(1, 10, 1, 0.0)
         flush_all(planner, 0.0)
-        planner.completed(0.001)
-    planner.in_flight, planner._tokens = 1, 9
+        planner.completed(took_s)
+    planner.limits = replace(LIMITS, linger_min_s=least_s, quiet_s=1.0)
+    planner.agents, planner.in_flight, planner._tokens = agents, in_flight, 9
     planner.arrived(2, 10, 1, 1.0)
-    assert planner.decide(1.0).wake_at == pytest.approx(1.0 + LIMITS.linger_s)
+    planner.arrived(3, 10, 1, 1.0)
+    planner.answered(3, 1.0)  # it may send more: nothing is flushed for want of company
+    planner._open[3] = 1.0
+    assert planner.decide(1.0).wake_at == pytest.approx(1.0 + lingers_s)
 
 
 def test_hedges_come_out_of_the_put_budget(planner: FlushPlanner) -> None:
