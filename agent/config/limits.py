@@ -20,13 +20,10 @@ Count = Annotated[int, Field(ge=1, le=100_000_000)]
 class ProduceConfig(Section):
     """The produce path: records wait here until they are a chunk worth writing."""
 
-    linger_ms: Millis = 15
-    """Longest time that the oldest record waits for company, milliseconds. While a PUT is under way, what a
-    flush usually takes where that is more, twice as long for each further PUT."""
-
-    linger_min_ms: Millis = 5
-    """Least such time, milliseconds: between the two it is what a flush usually takes, and at least 2 ms for
-    each agent of the cluster. `linger_ms` where that is less."""
+    linger_ms: Millis = 5
+    """Least time that the oldest record waits for company, milliseconds: as long as a flush usually takes,
+    and 2 ms for each agent of the cluster up to 15, but at most three times this. While a PUT is under way,
+    what a flush usually takes, twice as long for each further PUT."""
 
     quiet_ms: Millis = 2
     """Flush early when nothing more has arrived for this long, milliseconds."""

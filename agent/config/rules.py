@@ -209,7 +209,7 @@ def _sizes(config: Tree) -> Iterator[str]:
 def _times(config: Tree) -> Iterator[str]:
     produce, replica, log = config.produce, config.replica, config.log
     pairs = (
-        ("produce.quiet_ms", produce.quiet_ms, "produce.linger_ms", produce.linger_ms),
+        ("produce.quiet_ms", produce.quiet_ms, "three times produce.linger_ms", 3 * produce.linger_ms),
         ("produce.linger_ms", produce.linger_ms, "produce.commit_timeout_ms", produce.commit_timeout_ms),
         ("log.attempt_timeout_ms", log.attempt_timeout_ms, "log.call_timeout_ms", log.call_timeout_ms),
         ("replica.heartbeat_ms", replica.heartbeat_ms, "log.lease_ttl_s in ms", log.lease_ttl_s * 1000),

@@ -17,11 +17,10 @@ def interval_s(produce: ProduceConfig, write: float, request_bytes: float, flush
 
     `flush_s`: from the beginning of a PUT until its entry is applied. Its answers open the windows of their
     connections, for which the next flush waits `quiet_ms`, or until anything comes at all. With n flushes
-    under way the oldest byte waits as long as one takes, `linger_min_ms` at least, LINGER_GROWTH^(n-1) times.
+    under way the oldest byte waits as long as one takes, `linger_ms` at least, LINGER_GROWTH^(n-1) times.
     """
     arrivals = write / request_bytes
-    least, most = produce.linger_min_ms / 1000, produce.linger_ms / 1000
-    linger, quiet = lingers_s(least, most, flush_s, 1), produce.quiet_ms / 1000
+    linger, quiet = lingers_s(produce.linger_ms / 1000, flush_s, 1), produce.quiet_ms / 1000
     alone = flush_s + min(quiet, linger)
     found = alone + math.exp(-arrivals * alone) / arrivals
     for under_way in range(1, produce.puts_in_flight_max):

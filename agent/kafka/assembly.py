@@ -66,7 +66,6 @@ def flush_limits(config: Config) -> FlushLimits:
     return FlushLimits(
         buffer_bytes_max=produce.chunk_bytes_max,
         linger_s=produce.linger_ms / 1000,
-        linger_min_s=produce.linger_min_ms / 1000,
         quiet_s=produce.quiet_ms / 1000,
         in_flight_max=produce.puts_in_flight_max,
         puts_per_s=produce.puts_per_s_max,

@@ -25,7 +25,7 @@ BEGIN, END = "<!-- written by `python -m tests.bench.scale_page` -->", "<!-- end
 AGENTS = (3, 6, 12, 25, 50, 100, 200, 300)
 WRITES = {"1 GiB/s": GIB, "10 GiB/s": 10 * GIB}
 BATCHES = {"16 KiB": 16_384, "256 KiB": 262_144}
-LATER = ProduceConfig(linger_ms=250, linger_min_ms=250, quiet_ms=250, chunk_bytes_max=64 * MIB)
+LATER = ProduceConfig(linger_ms=250, quiet_ms=250, chunk_bytes_max=64 * MIB)
 """Fewer and larger chunks, at the price of latency."""
 CPU, SENT = "CPU of an agent, % of a core", "sent by etcd, kB/s"
 PLAIN = "without relays"

@@ -4,8 +4,8 @@ A flush is one PUT and one place in the log, so it should carry as much as possi
 anyone wait for bytes that will not come. The buffer is flushed when
 
 * it is full (`buffer_bytes_max` or `batches_max`),
-* its oldest byte has lingered: as long as flushes usually take, but at least `linger_min_s` and at most
-  `linger_s`; while a flush is under way as long as they usually take, twice as long for each further one, or
+* its oldest byte has lingered: as long as flushes usually take, but at least `linger_s` and at most three
+  times that; while a flush is under way as long as they usually take, twice as long for each further one, or
 * nothing more can arrive: every producing connection has used up its window (it has as many requests
   unanswered as it ever keeps) or has been quiet for a while: `quiet_s`, or twice as long as connections take
   at present from an answer to their next request. This reason waits while an earlier flush is under way,
@@ -39,9 +39,12 @@ LINGER_GROWTH = 2
 """How many times longer the oldest byte lingers for each flush under way beyond the first: the store is busy,
 and one larger chunk costs less than another one beside it."""
 
-LINGER_PER_AGENT_S = 0.002
-"""How long the oldest byte lingers at least for each agent of the cluster: all of them follow each flush's
-entry, so that of many agents each writes fewer. Some 500 entries a second of all together."""
+LINGERS_MAX = 3
+"""How many times `linger_s` the oldest byte waits at most where no flush is under way."""
+
+LINGER_PER_AGENT_S, LINGER_OF_AGENTS_S_MAX = 0.002, 0.015
+"""How long the oldest byte lingers at least for each agent of the cluster, and for all of them: everyone
+follows each flush's entry, so that of many agents each writes fewer."""
 
 UNKNOWN_LINGERS = 4
 """What a flush is taken to last before any has ended, in lingers."""
@@ -60,7 +63,6 @@ class FlushLimits:
     buffer_bytes_max: int = 4 << 20
     batches_max: int = 8192
     linger_s: float = 0.1
-    linger_min_s: float = 0.1  # or linger_s, where that is less
     quiet_s: float = 0.002
     in_flight_max: int = 4
     puts_per_s: float = 400.0
@@ -87,12 +89,14 @@ class _Connection:
     answered_at: float | None = None  # when an answer opened its full window
 
 
-def lingers_s(least_s: float, most_s: float, usual_s: float, agents: int) -> float:
+def lingers_s(linger_s: float, usual_s: float, agents: int) -> float:
     """How long the oldest byte waits for company where no flush is under way, seconds.
 
-    `usual_s`: what flushes usually take. To wait longer than the flush itself takes saves little.
+    `usual_s`: what flushes usually take. Beside a quick store a longer wait would be most of what a record
+    waits for, beside a slow one it is little, and saves PUTs.
     """
-    return min(most_s, max(least_s, usual_s, agents * LINGER_PER_AGENT_S))
+    of_agents = min(agents * LINGER_PER_AGENT_S, LINGER_OF_AGENTS_S_MAX)
+    return min(LINGERS_MAX * linger_s, max(linger_s, usual_s, of_agents))
 
 
 class FlushPlanner:
@@ -125,7 +129,9 @@ class FlushPlanner:
             known = self._connections[connection] = _Connection()
         if known.answered_at is not None:
             taken, known.answered_at = now - known.answered_at, None
-            if taken <= self.limits.linger_s:  # else it was idle, and nobody waits that long anyway
+            if (
+                taken <= LINGERS_MAX * self.limits.linger_s
+            ):  # else it was idle, and nobody waits that long anyway
                 self._turnaround += (taken - self._turnaround) * TURNAROUND_WEIGHT
         known.unanswered += 1
         if known.unanswered > known.window:
@@ -200,8 +206,7 @@ class FlushPlanner:
     def _due(self, now: float, oldest: float) -> tuple[Reason | None, float | None]:
         if self._full:
             return Reason.FULL, None
-        limits = self.limits
-        linger = lingers_s(limits.linger_min_s, limits.linger_s, self.usual_s, self.agents)
+        linger = lingers_s(self.limits.linger_s, self.usual_s, self.agents)
         if self.in_flight:
             linger = max(linger, self.usual_s) * LINGER_GROWTH ** (self.in_flight - 1)
         linger_end = oldest + linger
@@ -218,7 +223,7 @@ class FlushPlanner:
         """When the last connection that may still send will count as quiet; None when none may."""
         if not self._open:
             return None
-        quiet = max(self.limits.quiet_s, min(2 * self._turnaround, self.limits.linger_s))
+        quiet = max(self.limits.quiet_s, min(2 * self._turnaround, LINGERS_MAX * self.limits.linger_s))
         end = next(reversed(self._open.values())) + quiet
         if now < end:
             return end

@@ -62,6 +62,6 @@ def test_a_slow_read_is_felt_less_where_it_is_hedged() -> None:
 
 
 def test_others_plans_wait_longer_and_the_put_budget_holds() -> None:
-    ours, theirs = measured(puts_per_s_max=25), measured(linger_ms=250, linger_min_ms=250, quiet_ms=250)
+    ours, theirs = measured(puts_per_s_max=25), measured(linger_ms=250, quiet_ms=250)
     assert percentiles(ours.taken_ms)[1] <= 0.6 * percentiles(theirs.taken_ms)[1]
     assert ours.puts_per_s <= 25 + 25 / 4 / 33, "with its first burst"

@@ -102,7 +102,7 @@ def test_twice_the_prices_is_twice_the_bill() -> None:
 
 
 def test_a_longer_linger_buys_fewer_puts() -> None:
-    rare = Settings(produce=ProduceConfig(linger_ms=250, linger_min_ms=250, quiet_ms=250))
+    rare = Settings(produce=ProduceConfig(linger_ms=250, quiet_ms=250))
     slow = replace(LOAD, put_s=0.3)
     assert bill(slow, rare).cluster.chunks_per_s < 0.3 * bill().cluster.chunks_per_s
 
