@@ -129,9 +129,7 @@ class FlushPlanner:
             known = self._connections[connection] = _Connection()
         if known.answered_at is not None:
             taken, known.answered_at = now - known.answered_at, None
-            if (
-                taken <= LINGERS_MAX * self.limits.linger_s
-            ):  # else it was idle, and nobody waits that long anyway
+            if taken <= self._longest_s:  # else it was idle, and nobody waits that long anyway
                 self._turnaround += (taken - self._turnaround) * TURNAROUND_WEIGHT
         known.unanswered += 1
         if known.unanswered > known.window:
@@ -180,6 +178,10 @@ class FlushPlanner:
         self._tokens -= puts
 
     @property
+    def _longest_s(self) -> float:
+        return LINGERS_MAX * self.limits.linger_s
+
+    @property
     def waits(self) -> bool:
         """Whether what arrives brings no flush sooner: one is under way, and the buffer is not full."""
         return self.in_flight > 0 and not self.draining and not self._full
@@ -223,7 +225,7 @@ class FlushPlanner:
         """When the last connection that may still send will count as quiet; None when none may."""
         if not self._open:
             return None
-        quiet = max(self.limits.quiet_s, min(2 * self._turnaround, LINGERS_MAX * self.limits.linger_s))
+        quiet = max(self.limits.quiet_s, min(2 * self._turnaround, self._longest_s))
         end = next(reversed(self._open.values())) + quiet
         if now < end:
             return end
