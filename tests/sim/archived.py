@@ -13,7 +13,6 @@ from typing import Any
 from coordination.archive import shelf
 from coordination.archive.head import listed
 from coordination.archive.shelf import Survey
-from coordination.snapshot import decode
 from coordination.state import State
 from coordination.state.errors import StateError
 from objectstore.adapters.memory import MemoryStore, _Object
@@ -82,9 +81,7 @@ async def judged(
 
 async def _differs(objects: MemoryStore, found: Survey, revision: int, agents: State) -> list[Finding]:
     """What comes of the snapshot of a revision and the entries behind it, beside what agents have."""
-    state = State()
-    for key in [key for key in objects._objects if key.startswith(f"{SNAPSHOTS}{revision:016x}")]:
-        state = decode(await objects.get(key))
+    state = await let_go.snapshot_of(objects, revision)
     try:
         async for entry in shelf.entries_after(objects, found, revision):
             state.apply(entry)

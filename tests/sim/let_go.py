@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
 
+from agent.background.collection import StateView
 from coordination.archive import shelf
 from coordination.archive.backed import through
 from coordination.archive.head import Stored
@@ -23,7 +26,6 @@ from objectstore.naming import (
     MANIFESTS,
     SEGMENTS,
     SNAPSHOTS,
-    ManifestId,
     manifest_key,
     parse_chunk_key,
     parse_manifest_key,
@@ -64,7 +66,7 @@ async def judged(
     findings: list[Finding] = []
     due = deque(sorted(deleted, key=lambda each: each.through))
     for revision in sorted(begun):
-        state = await _snapshot(whole, revision)
+        state = await snapshot_of(whole, revision)
         while due and due[0].through < revision:
             due.popleft()  # nobody knows what the log said there
         async for entry in shelf.entries_after(whole, found, revision):
@@ -76,7 +78,8 @@ async def judged(
     return findings
 
 
-async def _snapshot(whole: MemoryStore, revision: int) -> State:
+async def snapshot_of(whole: MemoryStore, revision: int) -> State:
+    """The state of the snapshot of a revision; an empty one where there is none."""
     for key in [key for key in whole._objects if key.startswith(f"{SNAPSHOTS}{revision:016x}")]:
         return decode(await whole.get(key))
     return State()
@@ -84,13 +87,14 @@ async def _snapshot(whole: MemoryStore, revision: int) -> State:
 
 async def _named(whole: MemoryStore, state: State, each: Gone) -> list[Finding]:
     """A finding where a log with this state names what went."""
+    view = StateView(cast(Any, SimpleNamespace(state=state)))  # as the collector looks at it
     chunk, named = parse_chunk_key(each.key), False
     if chunk is not None:
-        named = chunk in state.chunks.serials
+        named = view.is_referenced(chunk)
     elif (of := parse_manifest_key(each.key)) is not None:
-        named = _pointer(state, of.partition) == of
+        named = view.manifest_of(of.partition) == of
     elif (segment := parse_segment_key(each.key)) is not None:
-        pointer = _pointer(state, segment.partition)
+        pointer = view.manifest_of(segment.partition)
         try:
             content = await whole.get(manifest_key(pointer)) if pointer is not None else b""
         except NotFound:
@@ -100,10 +104,3 @@ async def _named(whole: MemoryStore, state: State, each: Gone) -> list[Finding]:
         return []
     told = f"{each.key} went when a restore would have come to {each.through}, which names it"
     return [Finding("deleted-too-early", "", told, ())]
-
-
-def _pointer(state: State, partition: int) -> ManifestId | None:
-    """The manifest that a partition of the log points to."""
-    found = state.partitions[partition] if partition < len(state.partitions) else None
-    found = found or state.leaving.get(partition) or state.deleted_partitions.get(partition)
-    return found.merged.manifest if found is not None and found.merged is not None else None
