@@ -12,14 +12,17 @@ from tests.sim.controls import Control, patched
 
 
 def _leaves_one_out() -> tuple[tuple[Any, str, Any], ...]:
-    """The first of what waits is not in the piece."""
+    """The first of what waits is not in the piece, and no other agent is asked: either rule alone holds."""
     usual = Tail.take
 
     def take(self: Any, above: int, bytes_max: int) -> list[LogEntry]:
         taken = usual(self, above, bytes_max)
         return taken[1:] if len(taken) > 1 else taken
 
-    return ((Tail, "take", take),)
+    async def confirm(self: Any, after: int, entries: list[LogEntry]) -> None:
+        return None
+
+    return ((Tail, "take", take), (LogArchive, "_confirm", confirm))
 
 
 def _reads_nothing() -> tuple[tuple[Any, str, Any], ...]:
