@@ -53,6 +53,7 @@ from tests.sim.control_of_positions import (
     positions_without_barrier,
 )
 from tests.sim.loop import NODE
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 ACK_BEFORE_PUT_S = 0.5
@@ -72,19 +73,6 @@ class Control:
     """Whether the plan can come to it at all: seeds that cannot count, and are not run."""
     told: Callable[[Plan], Plan] = lambda plan: plan
     """The seed's plan with a story that chance does not tell."""
-
-
-@contextmanager
-def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """(where, attribute, value instead) of each, meanwhile."""
-    saved = [(place, name, getattr(place, name)) for place, name, _ in changes]
-    for place, name, value in changes:
-        setattr(place, name, value)
-    try:
-        yield
-    finally:
-        for place, name, value in saved:
-            setattr(place, name, value)
 
 
 def _ack_before_append() -> Any:

@@ -8,7 +8,15 @@ from coordination.archive.backed import Backed
 from coordination.archive.keeper import LogArchive
 from coordination.archive.tail import Tail
 from coordination.log import LogEntry
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
+
+
+def _nobody_confirms() -> tuple[Any, str, Any]:
+    async def confirm(self: Any, after: int, entries: list[LogEntry]) -> None:
+        return None
+
+    return LogArchive, "_confirm", confirm
 
 
 def _leaves_one_out() -> tuple[tuple[Any, str, Any], ...]:
@@ -19,19 +27,16 @@ def _leaves_one_out() -> tuple[tuple[Any, str, Any], ...]:
         taken = usual(self, above, bytes_max)
         return taken[1:] if len(taken) > 1 else taken
 
-    async def confirm(self: Any, after: int, entries: list[LogEntry]) -> None:
-        return None
-
-    return ((Tail, "take", take), (LogArchive, "_confirm", confirm))
+    return ((Tail, "take", take), _nobody_confirms())
 
 
 def _reads_nothing() -> tuple[tuple[Any, str, Any], ...]:
-    """Whoever takes over goes on with what it applies from now on."""
+    """Whoever takes over goes on with what it applies from now on, and asks nobody about it."""
 
-    async def read(self: Any, head: Any, through: int) -> list[LogEntry]:
-        return []
+    async def read(self: Any, head: Any, through: int, piece_bytes: int) -> tuple[list[LogEntry], int]:
+        return [], piece_bytes
 
-    return ((LogArchive, "_read", read),)
+    return ((LogArchive, "_read", read), _nobody_confirms())
 
 
 def _collects_at_once() -> tuple[tuple[Any, str, Any], ...]:

@@ -20,7 +20,8 @@ from iceberg.layout import Messages, Part
 from iceberg.ledger import Range
 from iceberg.topic_layouts import TopicLayouts
 from schema.framing import Frame
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 JUDGED_FOR_EVER = (1 << 63) - 1

@@ -8,7 +8,8 @@ from typing import Any
 
 from coordination.replica.comparing import Comparison
 from coordination.replica.doubt import Doubt
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 OTHER_STATE = frozenset({"state-differs", "lost-write", "unseen", "stuck", "poisoned"})

@@ -9,7 +9,8 @@ from agent.kafka.fetch.driver import FetchDriver
 from agent.kafka.fetch.sessions import Session
 from coordination.kafka_codes import Code
 from objectstore.batch import empty_batch
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 
 
 def _one_too_many() -> tuple[tuple[Any, str, Any], ...]:

@@ -14,7 +14,8 @@ from coordination.state.levels import LEAVING, RECORDS_GRACE, SOFT_DELETE
 from coordination.state.types import At, Partition, Topic
 from objectstore.naming import ChunkId
 from objectstore.removal import Removal
-from tests.sim.controls import LOST, Control, patched
+from tests.sim.controls import LOST, Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 

@@ -19,7 +19,8 @@ from agent.kafka.groups.coordinator import GroupCoordinator
 from coordination.state.state import HANDLERS
 from coordination.state.types import Broker
 from tests.sim.control_of_groups import groups_move_and_come_back, old_coordinator_keeps_time
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 from tests.sim.sick import bed
 from tests.sim.sick.spells import with_sick

@@ -9,7 +9,8 @@ from typing import Any
 
 from objectstore.flush import ChunkPutter
 from objectstore.store import CREATE, Buffer
-from tests.sim.controls import LOST, Control, patched
+from tests.sim.controls import LOST, Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 

@@ -9,7 +9,8 @@ from agent.kafka.produce.firsts import Firsts
 from agent.kafka.produce.gaps import Gaps
 from coordination.replica.proposals import Proposals
 from coordination.state import chunks, producers
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 

@@ -16,8 +16,9 @@ from agent.kafka.produce import driver
 from agent.kafka.produce.buffer import commit_command
 from coordination.state import companions
 from coordination.state.data import FEATURE_LEVEL_MAX
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
 from tests.sim.controls_of_bindings import JUDGED_FOR_EVER
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 Change = tuple[Any, str, Any]

@@ -7,7 +7,8 @@ from typing import Any
 
 from coordination.restore.rebuild import rebuild
 from tests.sim import promoted
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 from tests.sim.queues import QueueCopier
 

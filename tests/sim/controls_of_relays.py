@@ -10,7 +10,8 @@ from agent.cluster.relay import log as relay_log
 from agent.cluster.relay.stream import Left
 from agent.cluster.relay.wire import Item
 from coordination.log import Statement
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 POISONED = frozenset({"state-differs", "poisoned", "log-lost", "stuck"})

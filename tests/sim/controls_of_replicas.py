@@ -15,8 +15,9 @@ from coordination.restore import source
 from coordination.restore.merged import Merged
 from coordination.state.types import Partition
 from tests.sim import promoted
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
 from tests.sim.loop import NODE
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 Change = tuple[Any, str, Any]

@@ -8,7 +8,8 @@ from typing import Any
 from agent.background.scrub import walks
 from agent.background.scrub.spares import Spares
 from objectstore import cluster_id
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import scrubbed
 
 

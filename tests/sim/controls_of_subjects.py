@@ -19,17 +19,27 @@ from agent.kafka.produce.buffer import commit_command
 from coordination.state import following, subjects
 from coordination.state.data import FEATURE_LEVEL_MAX
 from iceberg.layout import Messages
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
 from tests.sim.controls_of_bindings import JUDGED_FOR_EVER
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 Change = tuple[Any, str, Any]
 FAR_FIRST_S, FAR_EACH_S, FAR_S = 1, 2, 1.5
 
 
-def _not_looked_for(where: Any, name: str) -> Change:
-    """Nobody looks whether the subject has the schema. The author looks, and apply by what came since."""
-    return where, name, lambda *_, **__: None
+def _not_looked_for_by_apply() -> Change:
+    """Apply does not look whether the subject has the schema by what came since."""
+    return subjects, "registered", lambda *_, **__: None
+
+
+def _not_looked_for_by_its_author() -> Change:
+    """Nor does the author."""
+
+    async def found(*_: Any, **__: Any) -> None:
+        return None
+
+    return writes.WriteRoutes, "_found", found
 
 
 def _gaps() -> Change:
@@ -136,8 +146,8 @@ SUBJECTS = (
         "registered-twice",
         "registry: a subject has a schema once",
         "schema-doubled",
-        lambda: _not_looked_for(subjects, "registered"),
-        lambda: _not_looked_for(writes.WriteRoutes, "_found"),
+        _not_looked_for_by_apply,
+        _not_looked_for_by_its_author,
     ),
     _control("ids-by-subject", "registry: a schema has one id", "schema-doubled", _new_id_each_time),
     _control("versions-with-gaps", "registry: versions are dense and in order", "version-gap", _gaps),

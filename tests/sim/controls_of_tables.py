@@ -19,7 +19,8 @@ from iceberg.upsert import folding
 from iceberg.upsert.merging import KeyMerge
 from iceberg.upsert.plan import KeyFile
 from iceberg.writer import FileContent
-from tests.sim.controls import Control, patched
+from tests.sim.controls import Control
+from tests.sim.patching import patched
 from tests.sim.plan import Plan
 
 
