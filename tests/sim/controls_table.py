@@ -72,7 +72,10 @@ def _catch(control: Control, seconds: float) -> Caught:
             continue
         runs += 1
         with control.broken():
-            findings = World(control.told(plan)).run().judgement.findings
+            try:
+                findings = World(control.told(plan)).run().judgement.findings
+            except Exception:  # of a client that spins on what no agent would say, or of a state that is none
+                continue
         found = next((each.anomaly for each in findings if each.anomaly in control.anomalies), "")
         if found:
             return Caught(control, found, seed, runs)
