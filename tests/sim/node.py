@@ -217,11 +217,12 @@ class AgentNode(Node):
 
     @property
     def error(self) -> BaseException | None:
-        """What ended it."""
-        if self.started is not None and self.started.done() and self.started.exception() is not None:
-            return self.started.exception()
+        """What ended it; None also where it was told to."""
         failed = self.app.replica.failed if self.app is not None else None
-        return failed.exception() if failed is not None and failed.done() else None
+        for each in (self.started, failed):
+            if each is not None and each.done() and not each.cancelled() and each.exception() is not None:
+                return each.exception()
+        return None
 
     def start(self) -> asyncio.Task[Any]:
         """Begin a life; the task ends when the agent serves."""

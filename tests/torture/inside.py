@@ -173,6 +173,12 @@ async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkRe
         refs = await whole(ranges, partition)
     except StoreError as error:
         return [Finding("unreadable-manifest", place, str(error))]
+    except KeyError as error:  # the state let go of what it still refers to
+        return [
+            Finding(
+                "unreadable-chunk", place, f"the state has slices of a chunk that it does not know: {error}"
+            )
+        ]
     for ref in refs:
         try:
             data = await reader.read(ref)
