@@ -14,11 +14,11 @@ from typing import Any
 from agent.cli import replaying
 from agent.kafka.produce import driver
 from agent.kafka.produce.buffer import commit_command
-from coordination.state import companions
+from coordination.state import companions, transaction_batches
 from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.sim.controls import Control
 from tests.sim.controls_of_bindings import JUDGED_FOR_EVER
-from tests.sim.patching import patched
+from tests.sim.patching import altered, patched
 from tests.sim.plan import Plan
 
 Change = tuple[Any, str, Any]
@@ -37,8 +37,7 @@ def _again_with_a_duplicate() -> Change:
 
 def _of_no_transaction() -> Change:
     """What left a batch of a transaction is a batch like others: nobody ends it."""
-    nobodys = SimpleNamespace(written=lambda *_: None)
-    return companions, "transaction_batches", nobodys
+    return companions, "transaction_batches", altered(transaction_batches, written=lambda *_: None)
 
 
 def _by_the_view() -> Change:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from coordination.archive import shelf
@@ -17,7 +16,7 @@ from coordination.state.types import Partition
 from tests.sim import promoted
 from tests.sim.controls import Control
 from tests.sim.loop import NODE
-from tests.sim.patching import patched
+from tests.sim.patching import altered, patched
 from tests.sim.plan import Plan
 
 Change = tuple[Any, str, Any]
@@ -104,7 +103,7 @@ def _promotes_without_the_archive() -> Sequence[Change]:
         for entry in tuple[LogEntry, ...]():
             yield entry
 
-    return ((source, "shelf", SimpleNamespace(survey=shelf.survey, entries_after=nothing)),)
+    return ((source, "shelf", altered(shelf, entries_after=nothing)),)
 
 
 def _takes_segments_for_there() -> Sequence[Change]:

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import Parameter, Signature, isasyncgenfunction, iscoroutinefunction, isfunction, signature
+from inspect import (
+    Parameter,
+    Signature,
+    isasyncgenfunction,
+    iscoroutinefunction,
+    isfunction,
+    ismodule,
+    signature,
+)
+from types import SimpleNamespace
 from typing import Any
 
 _PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -17,6 +26,13 @@ _PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 class Unlike(AssertionError):
     """A replacement cannot stand for what it replaces."""
+
+
+def altered(module: Any, **others: Any) -> Any:
+    """What stands for a module in one place: its names, but for these."""
+    for name, value in others.items():
+        require_alike(f"{module.__name__}.{name}", getattr(module, name), value)
+    return SimpleNamespace(**{**vars(module), **others})
 
 
 @contextmanager
@@ -35,7 +51,12 @@ def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
 
 
 def require_alike(name: str, usual: Any, other: Any) -> None:
-    """Both are awaited or neither is, and one takes the arguments of the other. Raises Unlike."""
+    """Both are awaited or neither is, and one takes the arguments of the other; what stands for a module has
+    all of its names. Raises Unlike."""
+    if ismodule(usual):
+        missing = [each for each in vars(usual) if not hasattr(other, each)]
+        if missing:
+            raise Unlike(f"{name} is replaced by what has no {', '.join(missing)}")
     if not (isfunction(usual) and isfunction(other)):
         return
     for kind in (iscoroutinefunction, isasyncgenfunction):

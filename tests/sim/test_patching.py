@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.sim.patching import Unlike, patched
+from tests.sim import patching
+from tests.sim.patching import Unlike, altered, patched
 
 
 class _Place:
@@ -54,3 +56,21 @@ def test_an_odd_replacement_is_refused(name: str, other: Callable[..., Any]) -> 
         pass
     assert getattr(_Place, name) is usual
     assert _Place.untouched is untouched
+
+
+def test_what_stands_for_a_module_has_all_of_its_names() -> None:
+    holder = SimpleNamespace(patching=patching)
+    with patched((holder, "patching", altered(patching, patched=lambda *_: None))):
+        assert holder.patching.patched() is None
+        assert holder.patching.Unlike is Unlike
+    with (
+        pytest.raises(Unlike, match="has no"),
+        patched((holder, "patching", SimpleNamespace(patched=patched))),
+    ):
+        pass
+    assert holder.patching is patching
+
+
+def test_nor_is_one_of_them_odd() -> None:
+    with pytest.raises(Unlike, match="require_alike"):
+        altered(patching, require_alike=lambda one: None)
