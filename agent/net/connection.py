@@ -171,10 +171,14 @@ class Account:
 class Slot:
     """The place of one answer in the order of its connection's answers."""
 
-    __slots__ = ("buffers", "done")
+    __slots__ = ("buffers", "came", "cut", "done")
 
     def __init__(self) -> None:
+        self.came = 0.0
+        """When its request came, by the event loop's clock, where it waited for its turn; else 0."""
         self.done = False
+        self.cut = False
+        """Whether nothing is answered here: the connection ends with a place before it, or at it."""
         self.buffers: list[Buffer] | None = None
 
 
@@ -382,7 +386,7 @@ class Connection:
         """Answer nothing from this place on, and read no more. What came before it is still answered."""
         self.failed = self.failed or error
         while slot is not None and slot in self._slots:
-            self._slots.pop()
+            self._slots.pop().cut = True
 
     def take(self) -> list[Buffer]:
         """Everything that may be sent, in order."""

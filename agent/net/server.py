@@ -1,8 +1,9 @@
 """Kafka's sockets: listeners, connections, back-pressure, limits and a graceful end.
 
 Each connection is an `agent.net.connection.Connection` driven by one BufferedProtocol. A request is
-dispatched in a task of its own as soon as its frame is whole; tasks of one connection start in the order of
-their requests, and answers leave in that order; which of them wait for one another, the dispatcher decides.
+dispatched in a task of its own once its frame is whole and its turn has come (pacing.py); tasks of one
+connection start in the order of their requests, and answers leave in that order; which of them wait for one
+another, the dispatcher decides.
 Whatever is wrong with a connection (bytes that are not Kafka, a handler that fails) closes that connection
 with one log line; nothing here ends the process.
 """
@@ -22,9 +23,11 @@ from agent.net.connection import SCRATCH_BYTES, Budget, Connection, Limits, Slot
 from agent.net.encrypted import Encrypted
 from agent.net.listening import ConnectionInfo, Dispatch, Listener, RequestContext
 from agent.net.muting import Muting
+from agent.net.pacing import Line, Pacing
 from agent.net.parking import Parking
 from agent.net.room import Room
 from agent.net.shared import Shared
+from agent.net.software import learn
 from agent.net.strangers import Strangers
 from agent.net.wire.api import API_VERSIONS, APIS
 from agent.net.wire.errors import WireError
@@ -35,7 +38,6 @@ from agent.net.wire.frame import (
     parse_request_header,
     unsupported_api_versions,
 )
-from agent.net.wire.generated import api_versions
 from agent.telemetry.logs import request_id
 from agent.telemetry.metrics import Metrics
 from objectstore import coalesced, tasks
@@ -43,7 +45,6 @@ from objectstore import coalesced, tasks
 log = structlog.get_logger(__name__)
 
 FETCH: Final = 1
-SOFTWARE_NAMED_SINCE: Final = 3  # ApiVersions from this version on says what the client is (KIP-511)
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 """Bytes in a socket's send buffer above which answers wait in the connection."""
 SWEEP_S: Final = 5.0
@@ -72,9 +73,11 @@ class Server:
         scratch = memoryview(bytearray(SCRATCH_BYTES))
         strangers = Strangers(limits.strangers_max, limits.login_s_max)
         told, turned = metrics or Metrics(), strangers.in_turn(dispatch)
-        self._shared = Shared(turned, limits, told, budget, scratch, reads, strangers, admission)
+        pacing = Pacing(limits.requests_in_flight_max)
+        self._shared = Shared(turned, limits, told, budget, scratch, reads, strangers, admission, pacing)
         self._shared.metrics.request_bytes.set_function(lambda: budget.used)
         self._shared.metrics.strangers.set_function(strangers.__len__)
+        self._shared.metrics.requests_waiting.set_function(lambda: pacing.waiting)
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -204,10 +207,10 @@ class _Protocol(asyncio.BufferedProtocol):
         self._info.stranger, self._info.welcome = listener.login, self._welcome
         self._reads: dict[asyncio.Task[None], None] = {}
         self._parking = Parking(self._info, self._machine, shared.metrics, self._unpark, self._send)
-        self._rooms = Room(self._loop)
+        self._rooms, self._line = Room(self._loop), Line(self._begin)
         self._unsent = 0
         self._reading = self._writable = True
-        self._sending = self._doomed = self._lingering = False
+        self._sending = self._doomed = self._lingering = self._cut = False
         self._last = self._loop.time()
 
     # What the event loop calls.
@@ -254,7 +257,7 @@ class _Protocol(asyncio.BufferedProtocol):
             if self._doomed:
                 self._machine.release(frame)
             else:
-                self._begin(frame)
+                self._shared.pacing.come(self._line, frame, self._machine.open())
         if self._machine.failed and not self._doomed:
             self._doom(None, self._machine.failed)
         if frames and self._info.metered:
@@ -293,6 +296,7 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def abort(self, reason: str) -> None:
         """Cut the connection."""
+        self._cut = True
         if self._transport is not None:
             log.info("connection cut", **self._names(), reason=reason)
             self._transport.abort()
@@ -326,28 +330,31 @@ class _Protocol(asyncio.BufferedProtocol):
 
     # Requests.
 
-    def _begin(self, frame: memoryview) -> None:
-        """Dispatch one request, unless it can wait without that."""
-        slot = self._machine.open()
-        if self._machine.in_flight == 1 and self._parking.begin(frame, slot):
+    def _begin(self, frame: memoryview, slot: Slot) -> None:
+        """Dispatch one request whose turn it is, unless it can wait without that or nobody is left for it."""
+        if self._cut or slot.cut:
+            self._machine.release(frame)
+            return
+        if not (self._reading or self._line.waiting):
+            self._update_reading()
+        lost = self._transport is None
+        if not lost and self._machine.in_flight == 1 and self._parking.begin(frame, slot):
             return
         try:
             header = parse_request_header(frame)
-        except BadVersion as error:
-            self._machine.release(frame)
-            self._bad_version(slot, error)
-            return
         except WireError as error:
             self._machine.release(frame)
-            self._doom(slot, error)
+            self._refuse(slot, error)
+            return
+        if lost and header.api_key in self._shared.reads:  # a write goes on
+            self._machine.release(frame)
             return
         self._info.only_api_versions &= header.api_key == API_VERSIONS
         self._start(header, self._serve(self._context(header, frame), header, slot))
 
     def _unpark(self, frame: memoryview, slot: Slot, waited_s: float) -> None:
         """Dispatch one that has waited."""
-        header = parse_request_header(frame)
-        context = self._context(header, frame)
+        context = self._context(header := parse_request_header(frame), frame)
         context.waited_s, context.has_turn = waited_s, True
         self._start(header, self._serve_late(context, header, slot))
 
@@ -359,11 +366,13 @@ class _Protocol(asyncio.BufferedProtocol):
     def _start(self, header: RequestHeader, work: Coroutine[Any, Any, None]) -> None:
         task = tasks.start(work, "request", ended=self._ended)
         self._shared.tasks[task] = None
+        self._shared.pacing.begins(self._line)
         if header.api_key in self._shared.reads:  # nobody is left to read; a write goes on to its end
             self._reads[task] = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._shared.tasks.pop(task, None)
+        self._shared.pacing.ended(self._line)
         self._reads.pop(task, None)
 
     async def _serve_late(self, context: RequestContext, header: RequestHeader, slot: Slot) -> None:
@@ -373,20 +382,18 @@ class _Protocol(asyncio.BufferedProtocol):
     async def _serve(self, context: RequestContext, header: RequestHeader, slot: Slot) -> None:
         request_id.set(f"{self._info.id}-{context.correlation_id}")
         api = APIS[context.api_key]
-        begun = self._loop.time() - context.waited_s
+        begun = slot.came or self._loop.time() - context.waited_s
         frame = context.frame
         body = frame[header.body :]
         try:
             if context.api_key == API_VERSIONS:
-                self._learn(context, body)
+                learn(self._info, context.api_version, body)
             answer = await self._shared.dispatch(context, header, body)
             version = context.api_version
             framed = None if answer is None else frame_response(api, version, context.correlation_id, answer)
             self._machine.answer(slot, framed)
-        except BadVersion as error:
-            self._bad_version(slot, error)
         except WireError as error:
-            self._doom(slot, error)
+            self._refuse(slot, error)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 self.abort(f"{api.name} was cancelled")
@@ -402,15 +409,8 @@ class _Protocol(asyncio.BufferedProtocol):
             self._sending = True
             self._loop.call_soon(self._send)
 
-    def _learn(self, context: RequestContext, body: memoryview) -> None:
-        """Note what the client says it is."""
-        if context.api_version >= SOFTWARE_NAMED_SINCE:
-            request = api_versions.decode_request(body, context.api_version)
-            self._info.software_name = request.client_software_name
-            self._info.software_version = request.client_software_version
-
-    def _bad_version(self, slot: Slot, error: BadVersion) -> None:
-        if error.api.key != API_VERSIONS:
+    def _refuse(self, slot: Slot, error: WireError) -> None:
+        if not (isinstance(error, BadVersion) and error.api.key == API_VERSIONS):
             self._doom(slot, error)
             return
         body = unsupported_api_versions()
@@ -461,7 +461,8 @@ class _Protocol(asyncio.BufferedProtocol):
         unsent = self._held(transport)
         if not self._machine.crowded(unsent):
             self._rooms.let_in()
-        wanted = not (self._shared.draining or self._muting.on) and self._machine.wants_read(unsent)
+        held = self._shared.draining or self._muting.on or self._line.waiting
+        wanted = not held and self._machine.wants_read(unsent)
         if wanted and not self._reading:
             self._reading = True
             transport.resume_reading()

@@ -10,6 +10,7 @@ from typing import Protocol
 from agent.net.admission import Admission
 from agent.net.connection import SCRATCH_BYTES, Budget, Limits
 from agent.net.listening import Dispatch
+from agent.net.pacing import Pacing
 from agent.net.strangers import Strangers
 from agent.net.wire.errors import WireError
 from agent.telemetry.metrics import Metrics
@@ -47,6 +48,7 @@ class Shared:
     reads: Collection[int]
     strangers: Strangers
     admission: Admission | None
+    pacing: Pacing
     encrypted: memoryview = field(default_factory=lambda: memoryview(bytearray(SCRATCH_BYTES)))
     live: dict[int, Live] = field(default_factory=dict)
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)

@@ -82,6 +82,9 @@ class Metrics:
     def _wire(self) -> None:
         self.connections = self._gauge("connections", "Kafka connections open")
         self.connections_refused = self._counter("connections_refused", "Connections closed at the limit")
+        self.requests_waiting = self._gauge(
+            "requests_waiting", "Requests that have come and not begun: they take turns in the event loop"
+        )
         self.strangers = self._gauge(
             "strangers", "Connections that have not done their TLS handshake or their login"
         )

@@ -248,6 +248,12 @@ CLIENTS = Board(
                     ("sum by (instance) (floe_strangers{@})", AGENT),
                 ),
                 line(
+                    "Requests that wait",
+                    "Came and have not begun: clients send more than the agent's one thread can take.",
+                    "short",
+                    ("sum by (instance) (floe_requests_waiting{@})", AGENT),
+                ),
+                line(
                     "Without an ACL",
                     "Requests that no ACL allows; in shadow mode they went on.",
                     "ops",
@@ -292,7 +298,7 @@ CLIENTS = Board(
                     (rate("floe_http_requests_total", "status"), "{{status}}"),
                 ),
             ],
-            HALVES + QUARTERS + QUARTERS + HALVES,
+            HALVES + QUARTERS + QUARTERS + THIRDS,
         ),
     ],
 )

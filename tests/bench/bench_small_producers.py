@@ -120,7 +120,7 @@ def taken(bootstrap: str, pid: int, idempotent: bool) -> Taken:
         time.sleep(max(0.0, begun + SETTLE_S + SECONDS - time.monotonic()))
         cpu = cpu_seconds(pid) - cpu
         acknowledged = told.result()
-    assert acknowledged, "nothing was acknowledged"
+    assert acknowledged, f"nothing was acknowledged of {topic} at {bootstrap}, idempotent: {idempotent}"
     return Taken(acknowledged / SECONDS, cpu / acknowledged * 1e6)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from agent.cli import main as floe
-from tests.sim.controls import patched
 from tests.sim.controls_of_quarantine import positions_afterwards
+from tests.sim.patching import patched
 
 STEPS = ("started", "begin", "send", "positions", "positioned", "commit", "committed")
 _AROUND = {

@@ -35,6 +35,7 @@ from agent.kafka.produce.buffer import (
     make_flush,
 )
 from agent.kafka.produce.planner import FlushLimits, FlushPlanner
+from agent.kafka.produce.telling import Telling
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
@@ -153,6 +154,7 @@ class ProduceDriver:
         self._open: dict[int, int] = {}  # by their `judged`: how many requests have no outcome yet
         self._flushes: deque[Flush] = deque()  # whose command is not submitted, in order
         self._line = Line()  # of the commands that are
+        self._telling = Telling()
         self._submitted: set[asyncio.Future[list[Result]]] = set()
         self._next_number = 1
         self._timer: asyncio.TimerHandle | None = None
@@ -232,6 +234,7 @@ class ProduceDriver:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self._telling.all()
         puts = [flush.put for flush in self._flushes if flush.put is not None]
         self._give_up_all(Closed())
         await asyncio.gather(*puts, return_exceptions=True)
@@ -436,8 +439,7 @@ class ProduceDriver:
             self._open[request.judged] = count - 1
         self.budget.give(request.size)
         self._planner.answered(request.connection, self._loop.time())
-        if not request.done.done():
-            request.done.set_result(request.outcomes)
+        self._telling.tell(request)
 
     def _completed(self, took_s: float) -> None:
         self._planner.completed(took_s)
