@@ -10,11 +10,12 @@ which a thousand of them in one of its rounds would hold for as long, and everyb
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from objectstore.rounds import Rounds
 
 if TYPE_CHECKING:
     from agent.net.listening import ConnectionInfo, Dispatch, RequestContext
@@ -48,8 +49,7 @@ class Strangers:
         self.count_max = count_max
         self.seconds_max = seconds_max
         self._since: dict[object, _One] = {}
-        self._steps: deque[Callable[[], object]] = deque()
-        self._taken = 0
+        self._steps = Rounds[Callable[[], object]](_do, STEPS_MAX)
 
     def __len__(self) -> int:
         return len(self._since)
@@ -98,10 +98,7 @@ class Strangers:
         Of each connection there is one step of its handshake, or the requests that one read before its login
         has brought.
         """
-        if self._steps or self._taken >= STEPS_MAX:
-            self._steps.append(do)
-            return
-        self._take(do)
+        self._steps.come(do)
 
     def in_turn(self, dispatch: Dispatch) -> Dispatch:
         """The same, but requests before a login wait for their turns. A connection's keep their order."""
@@ -132,16 +129,9 @@ class Strangers:
         finally:
             connection.queued -= 1
 
-    def _take(self, do: Callable[[], object]) -> None:
-        if not self._taken:
-            asyncio.get_running_loop().call_soon(self._next_round)
-        self._taken += 1
-        do()
 
-    def _next_round(self) -> None:
-        self._taken = 0
-        while self._steps and self._taken < STEPS_MAX:
-            self._take(self._steps.popleft())
+def _do(step: Callable[[], object]) -> None:
+    step()
 
 
 def _let(turn: asyncio.Future[None]) -> None:

@@ -1,11 +1,19 @@
-"""Long polls: who waits for which partitions, woken when a log entry touches one of them."""
+"""Long polls: who waits for which partitions, woken when a log entry touches one of them.
+
+A partition may have thousands of readers, who wake up by turns: so many in one round of the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
+
+from objectstore.rounds import Rounds
+
+WOKEN_MAX: Final = 128
+"""Polls that are woken in one round of the event loop. Each takes 0.1 to 0.3 ms of it."""
 
 
 class Woken(Protocol):
@@ -23,6 +31,7 @@ class Waiters:
         self._by_handle: dict[int, dict[Woken, None]] = {}
         self._standing: dict[int, dict[Standing, None]] = {}
         self._parked: dict[Standing, None] = {}
+        self._rounds = Rounds[Woken | Standing](_wake, WOKEN_MAX)
         self.count = 0
 
     @contextmanager
@@ -95,18 +104,16 @@ class Waiters:
         """Wake whoever waits for one of these partitions."""
         by_handle, standing = self._by_handle, self._standing
         for handle in handles:
-            for event in by_handle.get(handle, ()):
-                event.set()
-            for each in standing.get(handle, ()):
-                each.tell()
+            for one in (*by_handle.get(handle, ()), *standing.get(handle, ())):
+                self._rounds.come(one)
 
     def wake_all(self) -> None:
         """Wake everyone: the state was replaced, or the agent is leaving."""
         for waiting in self._by_handle.values():
-            for event in waiting:
-                event.set()
+            for one in waiting:
+                self._rounds.come(one)
         for each in self._parked:
-            each.tell()
+            self._rounds.come(each)
 
     def add(self, standing: Standing, handle: int) -> None:
         """It watches the partition from now on."""
@@ -152,3 +159,10 @@ class Standing:
         self.event.clear()
         touched, self.touched = self.touched, set()
         return touched
+
+
+def _wake(one: Woken | Standing) -> None:
+    if isinstance(one, Standing):
+        one.tell()
+    else:
+        one.set()

@@ -1,0 +1,50 @@
+"""Much that is due at once, done by turns: so many in one round of the event loop, in their order.
+
+What one event of a log or a socket sets off may be thousands of small steps. Done at once they are a round of
+the loop half a second long, in which nobody else is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Rounds(Generic[_T]):
+    """In one event loop. `do` is called with each, of which at most `most` in one round."""
+
+    def __init__(self, do: Callable[[_T], object], most: int) -> None:
+        self._do, self._most = do, most
+        self._waiting: deque[_T] = deque()
+        self._done = 0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def come(self, one: _T) -> None:
+        """Do it now, or in a later round behind those that wait."""
+        if self._waiting or self._done >= self._most:
+            self._waiting.append(one)
+        else:
+            self._take(one)
+
+    def all(self) -> None:
+        """Do those that wait now."""
+        while self._waiting:
+            self._do(self._waiting.popleft())
+
+    def _take(self, one: _T) -> None:
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._done += 1
+        self._do(one)
+
+    def _next(self) -> None:
+        self._done = 0
+        while self._waiting and self._done < self._most:
+            self._take(self._waiting.popleft())
