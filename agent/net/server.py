@@ -296,8 +296,8 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def abort(self, reason: str) -> None:
         """Cut the connection."""
-        self._cut = True
         if self._transport is not None:
+            self._cut = True
             log.info("connection cut", **self._names(), reason=reason)
             self._transport.abort()
             self._machine.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent.net import pacing
 from agent.net.connection import Slot
 from agent.net.listening import RequestContext
 from agent.net.pacing import BEGUN_MAX, Line, Pacing
@@ -165,6 +166,7 @@ async def test_what_came_whole_goes_on_when_its_client_has_gone(api: Any) -> Non
         flooded.goes_on.set()
         await until(lambda: server.request_bytes == 0)
         assert flooded.begun == list(range(came))
+        await client.close()
 
 
 async def test_reads_that_have_not_begun_end_with_their_connection() -> None:
@@ -178,6 +180,21 @@ async def test_reads_that_have_not_begun_end_with_their_connection() -> None:
         flooded.goes_on.set()
         await until(lambda: server.request_bytes == 0)
         assert flooded.begun == list(range(8)), "nobody is left to read"
+        await client.close()
+
+
+async def test_a_write_goes_on_behind_a_read_that_ended_with_the_connection() -> None:
+    flooded = Flooded()
+    async with serving(flooded, requests_in_flight_max=1) as (server, port):
+        client = await Client.connect(port)
+        client.send(0, api=APIS[1], version=12)
+        client.send(1, api=PRODUCE)
+        await until(lambda: flooded.begun == [0])
+        await lost(server)
+        await until(lambda: flooded.begun == [0, 1])
+        flooded.goes_on.set()
+        await until(lambda: server.request_bytes == 0)
+        await client.close()
 
 
 async def test_what_waits_is_dropped_where_the_agent_cuts_the_connection() -> None:
@@ -192,6 +209,7 @@ async def test_what_waits_is_dropped_where_the_agent_cuts_the_connection() -> No
         assert await client.closed()
         await until(lambda: server.request_bytes == 0)
         assert flooded.begun == list(range(8)), "it was sent before the pause for which all were cut"
+        await client.close()
 
 
 async def test_behind_a_request_that_closes_the_connection_nothing_begins() -> None:
@@ -209,3 +227,27 @@ async def test_behind_a_request_that_closes_the_connection_nothing_begins() -> N
         assert await client.closed()
         await until(lambda: server.request_bytes == 0)
         assert flooded.begun == list(range(12))
+        await client.close()
+
+
+async def test_a_connection_is_not_read_while_requests_of_it_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else more would come than a client's quota allows before what was counted has begun."""
+    monkeypatch.setattr(pacing, "BEGUN_MAX", 1)
+    flooded = Flooded()
+    async with serving(flooded) as (server, port):
+        client = await Client.connect(port)
+        for number in range(20):
+            client.send(number, api=PRODUCE)
+        await until(lambda: server.connections == 1)
+        protocol: Any
+        (protocol,) = server._shared.live.values()
+        waited = 0
+        while flooded.running < 20:
+            await asyncio.sleep(0)
+            waited += bool(protocol._line.waiting)
+            assert not (protocol._reading and protocol._line.waiting)
+        assert waited
+        await until(lambda: protocol._reading)
+        flooded.goes_on.set()
+        assert [await client.correlation_id() for _ in range(20)] == list(range(20))
+        await client.close()
