@@ -24,10 +24,7 @@ class Due(Protocol):
     """Something that has a deadline."""
 
     def due(self) -> None:
-        """The deadline is over; it is forgotten already. May add others.
-
-        Where many are over at once they take turns, so one may come that was removed in vain meanwhile.
-        """
+        """The deadline is over; it is forgotten already. May add others."""
         ...
 
 
@@ -63,6 +60,8 @@ class Deadlines:
         waiting = self._ticks.get(tick)
         if waiting is not None:
             waiting.pop(one, None)
+        else:
+            self._rounds.leave(one)
 
     def _arm(self) -> None:
         first = self._order[0]

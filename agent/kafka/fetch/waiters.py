@@ -60,6 +60,7 @@ class Waiters:
         """It waits no more for these, for which it entered."""
         by_handle = self._by_handle
         self.count -= 1
+        self._rounds.leave(one)
         for handle in handles:
             waiting = by_handle[handle]
             del waiting[one]
@@ -77,6 +78,7 @@ class Waiters:
             yield standing.event
         finally:
             self.count -= 1
+            self._rounds.leave(standing)
             self._parked.pop(standing, None)
 
     def enter_by(self, standing: Standing, one: Woken) -> None:

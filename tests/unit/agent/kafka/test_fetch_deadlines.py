@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from agent.kafka.fetch.deadlines import TICK_S, TICKS_MAX, Deadlines
+from agent.kafka.fetch.deadlines import DUE_MAX, TICK_S, TICKS_MAX, Deadlines
 from objectstore import tasks
 from tests.sim.loop import RESOLUTION_S, TURN_S, VirtualLoop
 from tests.unit.coordination.conftest import until
@@ -44,6 +44,22 @@ async def test_none_is_too_early_and_the_later_one_is_later() -> None:
     assert over[2] is late, "although it was there first"
     assert soon.at >= now + 5 * TICK_S
     assert late.at >= now + 20 * TICK_S
+
+
+async def test_many_of_one_moment_take_turns_and_who_is_removed_meanwhile_is_not_due() -> None:
+    loop, over = asyncio.get_running_loop(), list[One]()
+    deadlines, at = Deadlines(loop), loop.time() + TICK_S
+    many = [One(over) for _ in range(2 * DUE_MAX)]
+    ticks = [deadlines.add(each, at) for each in many]
+    for _ in range(1_000_000):
+        await asyncio.sleep(0)
+        if over:
+            break
+    assert over == many[:DUE_MAX], "so many in one round"
+    deadlines.remove(many[-1], ticks[-1])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert over == many[:-1]
 
 
 async def met() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -54,4 +55,32 @@ async def test_who_left_meanwhile_is_passed_over() -> None:
         stack.close()
         assert waiters.count == 0
     await asyncio.sleep(0)
-    assert polls.woken == MANY, "an event that nobody waits for is set in vain"
+    assert polls.woken == WOKEN_MAX, "who has gone is not woken"
+
+
+async def test_records_that_come_faster_than_readers_wake_up_wake_each_once() -> None:
+    waiters, woken = Waiters(), Counter[int]()
+
+    class Poll:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def set(self) -> None:
+            woken[self.number] += 1
+
+    polls = [Poll(number) for number in range(3 * WOKEN_MAX)]
+    for poll in polls:
+        waiters.enter(poll, [1])
+    for _ in range(50):
+        waiters.touched([1])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [woken[poll.number] for poll in polls[:WOKEN_MAX]] == [2] * WOKEN_MAX
+    assert [woken[poll.number] for poll in polls[WOKEN_MAX:]] == [1] * (2 * WOKEN_MAX)
+    waiters.touched([1])
+    waiters.leave(polls.pop(), [1])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert woken[len(polls)] == 1, "who has gone is not woken"
+    for poll in polls:
+        waiters.leave(poll, [1])
